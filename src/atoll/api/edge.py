@@ -1,0 +1,99 @@
+"""The outermost layer of the HTTP edge: request ids, errors, the log line and the metrics of each request.
+
+It is plain ASGI, so that streams keep their back-pressure and a caller who leaves is noticed.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from dataclasses import dataclass
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from atoll.api.errors import ClientGone, of_exception, send_problem
+from atoll.telemetry import Metrics
+
+log = structlog.get_logger(__name__)
+
+SCOPE_KEY = "atoll.exchange"
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request and what has been answered so far."""
+
+    request_id: str
+    route: str = "none"
+    status: int = 0
+    """0 until the answer has begun."""
+
+
+class Edge:
+    """Wraps the routes; nothing that they raise leaves it."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # no route here speaks anything else; the server closes what is not answered
+        exchange = Exchange(_request_id(scope["headers"]))
+        scope[SCOPE_KEY] = exchange
+        id_header = (b"x-request-id", exchange.request_id.encode("ascii"))
+
+        async def send_noting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                exchange.status = message["status"]
+                message["headers"] = [*message.get("headers", ()), id_header]
+            await send(message)
+
+        begun = time.monotonic()
+        try:
+            await self._app(scope, receive, send_noting)
+        except ClientGone:
+            exchange.status = exchange.status or 499
+        except Exception as error:
+            await self._fail(error, exchange, send_noting)
+        finally:
+            self._report(scope, exchange, time.monotonic() - begun)
+
+    async def _fail(self, error: Exception, exchange: Exchange, send: Send) -> None:
+        told = of_exception(error)
+        if told is not error:
+            log.error("request_crashed", request_id=exchange.request_id, route=exchange.route, exc_info=error)
+        elif told.http_status >= 500:
+            log.warning("request_failed", request_id=exchange.request_id, error=repr(told), detail=told.detail)
+        if exchange.status == 0:
+            await send_problem(told, exchange.request_id, send)
+        # An answer that has begun cannot become an error: it stays incomplete, and the server closes the connection.
+
+    def _report(self, scope: Scope, exchange: Exchange, duration_s: float) -> None:
+        method = scope["method"] if exchange.route != "none" else "other"
+        self._metrics.http_request_s.labels(method, exchange.route, str(exchange.status)).observe(duration_s)
+        log.debug(
+            "request",
+            request_id=exchange.request_id,
+            method=scope["method"],
+            route=exchange.route,
+            status=exchange.status,
+            duration_ms=round(duration_s * 1000, 2),
+        )
+
+
+def exchange_of(scope: Scope) -> Exchange:
+    exchange: Exchange = scope[SCOPE_KEY]
+    return exchange
+
+
+def _request_id(headers: list[tuple[bytes, bytes]]) -> str:
+    """The caller's own id if it is harmless, so that its log and ours agree; else a new one."""
+    for name, value in headers:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return value.decode("ascii")
+    return secrets.token_hex(8)

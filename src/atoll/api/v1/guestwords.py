@@ -1,0 +1,158 @@
+"""What a guest says, turned into public answers; nothing of it is believed before it fits.
+
+A guest is hostile: every text here has a bound, every number a range, and what does not fit is GuestFailed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from atoll.model import limits
+from atoll.model.errors import GuestFailed
+from atoll.wire import codec, guest
+from atoll.wire.node import GuestStream
+from atoll.wire.public import FileView, ProcessDropped, ProcessExited, ProcessStarted, ProcessView
+
+T = TypeVar("T")
+
+_Id = Annotated[str, Meta(min_length=1, max_length=64)]
+_Text = Annotated[str, Meta(max_length=limits.PATH_BYTES_MAX)]
+_Path = Annotated[str, Meta(max_length=limits.PATH_BYTES_MAX * 2)]
+_Pid = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Stream = Annotated[str, Meta(pattern="^(stdout|stderr)$")]
+_Moment = Annotated[float, Meta(ge=-62_000_000_000, le=253_000_000_000)]  # what a datetime can hold
+
+
+class _Started(msgspec.Struct):
+    id: _Id
+    pid: _Pid
+
+
+class _Dropped(msgspec.Struct):
+    stream: _Stream
+    bytes: _Count
+    offset: _Count
+
+
+class _Exit(msgspec.Struct):
+    code: Annotated[int, Meta(ge=-255, le=1024)]
+    timed_out: bool
+    oom: bool
+    duration_s: Annotated[float, Meta(ge=0, le=1e10)]
+    signal: Annotated[int, Meta(ge=0, le=128)] | None = None
+
+
+class _Process(msgspec.Struct):
+    id: _Id
+    pid: _Pid
+    argv: Annotated[list[str], Meta(max_length=limits.ENV_ENTRIES_MAX * 8)]
+    cwd: _Text
+    user: _Text
+    started_at: _Moment
+    tag: _Text = ""
+    exit: _Exit | None = None
+
+
+class _Written(msgspec.Struct):
+    written: _Count
+
+
+class _File(msgspec.Struct):
+    path: _Path
+    name: _Path
+    type: Annotated[str, Meta(max_length=16)]
+    size: _Count
+    mode: Annotated[int, Meta(ge=0, le=0o7777)]
+    mtime_ns: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+    uid: Annotated[int, Meta(ge=0, le=2**32 - 1)]
+    gid: Annotated[int, Meta(ge=0, le=2**32 - 1)]
+    user: _Text | None = None
+    group: _Text | None = None
+    target: _Path | None = None
+
+
+def started(value: Any) -> ProcessStarted:
+    words = codec.from_guest(value, _Started)
+    return ProcessStarted(id=words.id, pid=words.pid)
+
+
+def dropped(value: Any) -> ProcessDropped:
+    """The guest names the offset where its output goes on; the public event where the gap begins."""
+    words = codec.from_guest(value, _Dropped)
+    return ProcessDropped(stream=words.stream, offset=max(0, words.offset - words.bytes), length=words.bytes)
+
+
+def exited(value: Any) -> ProcessExited:
+    words = codec.from_guest(value, _Exit)
+    return ProcessExited(
+        exit_code=words.code,
+        signal=words.signal,
+        timed_out=words.timed_out,
+        oom=words.oom,
+        duration_s=words.duration_s,
+    )
+
+
+def process(value: Any) -> ProcessView:
+    words = codec.from_guest(value, _Process)
+    return ProcessView(
+        id=words.id,
+        pid=words.pid,
+        argv=words.argv,
+        tag=words.tag or None,
+        user=words.user,
+        cwd=words.cwd,
+        running=words.exit is None,
+        exit_code=words.exit.code if words.exit else None,
+        started_at=moment(words.started_at),
+    )
+
+
+def written(value: Any) -> int:
+    return codec.from_guest(value, _Written).written
+
+
+def file(value: Any) -> FileView:
+    words = codec.from_guest(value, _File)
+    return FileView(
+        path=words.path,
+        name=words.name,
+        type=words.type,
+        size=words.size,
+        mode=words.mode,
+        owner=words.user if words.user is not None else str(words.uid),
+        group=words.group if words.group is not None else str(words.gid),
+        modified_at=moment(words.mtime_ns / 1e9),
+        link_target=words.target,
+    )
+
+
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+async def entries(stream: GuestStream, items_max: int) -> AsyncIterator[Any]:
+    """The entries of an operation that lists things in batches."""
+    count = 0
+    async for message in stream:
+        if isinstance(message, guest.End | guest.Ok):
+            return
+        batch = message.value.get("entries") if isinstance(message, guest.Event) else None
+        if not isinstance(batch, list):
+            raise GuestFailed("the sandbox answered something else than a list")
+        count += len(batch)
+        if count > items_max:
+            raise GuestFailed(f"the sandbox listed more than {items_max} things")
+        for entry in batch:
+            yield entry
+    raise ended_early()
+
+
+def ended_early() -> GuestFailed:
+    return GuestFailed("the sandbox ended its answer too early")

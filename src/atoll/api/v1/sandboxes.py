@@ -1,0 +1,91 @@
+"""/v1/sandboxes: create, list, show, move the deadline, kill."""
+
+from __future__ import annotations
+
+import msgspec
+
+from atoll.api.endpoint import Call, Endpoint, Nothing
+from atoll.control.service import Query
+from atoll.model import limits
+from atoll.model.errors import Conflict, InvalidArgument, NotFound, OutOfSpace, Unavailable
+from atoll.model.lifecycle import State
+from atoll.wire.public import SandboxCreate, SandboxCreated, SandboxDeadline, SandboxPage, SandboxView
+
+
+class ListQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which sandboxes to list. `state` and `metadata` may be repeated; `metadata` is `key=value`."""
+
+    state: list[State] = []
+    template: str | None = None
+    name: str | None = None
+    metadata: list[str] = []
+    limit: int = limits.PAGE_ITEMS_DEFAULT
+    cursor: str | None = None
+
+    def wanted(self) -> Query:
+        pairs = [entry.partition("=") for entry in self.metadata]
+        if not all(equals for _, equals, _ in pairs):
+            raise InvalidArgument("metadata is given as key=value", code="invalid_query")
+        return Query(tuple(self.state), self.template, self.name, {key: value for key, _, value in pairs})
+
+
+async def create(call: Call[SandboxCreate, Nothing]) -> SandboxCreated:
+    sandbox, started = await call.control.sandbox_create(call.principal, call.body.spec())
+    return SandboxCreated(sandbox=SandboxView.of(sandbox), steps_ms=dict(started.steps_ms))
+
+
+async def list_page(call: Call[Nothing, ListQuery]) -> SandboxPage:
+    query = call.query
+    page = await call.control.sandbox_list(call.principal, query.wanted(), query.cursor, query.limit)
+    return SandboxPage(items=[SandboxView.of(sandbox) for sandbox in page.items], next=page.next)
+
+
+async def show(call: Call[Nothing, Nothing]) -> SandboxView:
+    return SandboxView.of(await call.control.sandbox_get(call.principal, call.path["sandbox"]))
+
+
+async def set_deadline(call: Call[SandboxDeadline, Nothing]) -> SandboxView:
+    sandbox = await call.control.sandbox_set_deadline(call.principal, call.path["sandbox"], call.body.timeout_s)
+    return SandboxView.of(sandbox)
+
+
+async def kill(call: Call[Nothing, Nothing]) -> SandboxView:
+    return SandboxView.of(await call.control.sandbox_kill(call.principal, call.path["sandbox"]))
+
+
+PATH = "/v1/sandboxes"
+ONE = "/v1/sandboxes/{sandbox}"
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        PATH,
+        "Create a sandbox",
+        create,
+        body=SandboxCreate,
+        answer=SandboxCreated,
+        status=201,
+        errors=(InvalidArgument, NotFound, Conflict, Unavailable, OutOfSpace),
+    ),
+    Endpoint("GET", PATH, "List sandboxes, newest first", list_page, query=ListQuery, answer=SandboxPage),
+    Endpoint(
+        "GET", ONE, "Show a sandbox, by id or by the name of a live one", show, answer=SandboxView, errors=(NotFound,)
+    ),
+    Endpoint(
+        "DELETE",
+        ONE,
+        "Kill a sandbox; one that has ended is shown as it is",
+        kill,
+        answer=SandboxView,
+        errors=(NotFound,),
+    ),
+    Endpoint(
+        "PUT",
+        ONE + "/deadline",
+        "Move the deadline of a sandbox",
+        set_deadline,
+        body=SandboxDeadline,
+        answer=SandboxView,
+        errors=(InvalidArgument, NotFound, Conflict),
+    ),
+)

@@ -1,0 +1,58 @@
+"""The log: structured entries on standard error, with nothing secret in them."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+import structlog
+
+from atoll.app.settings import Settings
+
+_SECRET = re.compile(r"(?:^|_)(?:token|key|secret|authorization|password|cookie)$", re.IGNORECASE)
+_KEY = re.compile(r"atoll_[A-Za-z0-9_-]{43}")
+HIDDEN = "[hidden]"
+
+
+def configure(settings: Settings) -> None:
+    """Set up logging for this process."""
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    as_text = settings.log_format == "text" or (settings.log_format == "auto" and sys.stderr.isatty())
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    ending: list[structlog.typing.Processor] = (
+        [redact, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        if as_text
+        else [structlog.processors.format_exc_info, redact, structlog.processors.JSONRenderer()]
+    )
+    structlog.configure(
+        processors=[*shared, *ending],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    # Libraries log through the standard module; only what they complain about is of interest.
+    logging.basicConfig(
+        level=max(level, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
+    )
+
+
+def redact(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    """Hide the values of fields that are named like secrets, and keys wherever they stand in a text."""
+    return {name: _hidden(name, value) for name, value in entry.items()}
+
+
+def _hidden(name: str, value: Any) -> Any:
+    if _SECRET.search(name):
+        return HIDDEN
+    if isinstance(value, str):
+        return _KEY.sub(HIDDEN, value)
+    if isinstance(value, Mapping):
+        return {key: _hidden(str(key), item) for key, item in value.items()}
+    return value

@@ -1,0 +1,76 @@
+"""The `atoll` command: a table of commands, each imported when it is run, so that `--help` costs nothing."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+# name -> (module:object, the line that --help shows without importing it)
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "serve": ("atoll.cli.server:serve", "Run the server (needs root)."),
+    "setup": ("atoll.cli.setup:setup", "Prepare this machine: runtime, disk pool, templates (needs root)."),
+    "run": ("atoll.cli.run:run", "Run Python code or a script in a fresh sandbox."),
+    "sandbox": ("atoll.cli.sandbox:sandbox", "Create, list, use and kill sandboxes."),
+    "template": ("atoll.cli.template:template", "Show what sandboxes can be created from."),
+    "doctor": ("atoll.cli.doctor:doctor", "Show what this machine can do, and what is wrong with it (needs root)."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows the names and one line of its commands, and imports the one that is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module_name, _, attribute = entry[0].partition(":")
+        command = getattr(importlib.import_module(module_name), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+def atoll() -> None:
+    """Isolated Linux computers for agents, on your own machine.
+
+    Settings come from flags, then ATOLL_* variables. ATOLL_URL and ATOLL_API_KEY choose a server; without them the
+    server of this machine is used.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point. Every error that Atoll reports on purpose is one line and a hint; none is a traceback."""
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: list[str] | None) -> int:
+    from atoll.model.errors import AtollError
+
+    try:
+        answer: Any = atoll.main(arguments, prog_name="atoll", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130  # what a shell says of a program that was interrupted
+    except AtollError as error:
+        from atoll.cli.output import complain
+
+        complain(error)
+        return 1
+    except BrokenPipeError:
+        # The reader of our output (`| head`) has gone. Nothing may be written any more, not even at exit.
+        sys.stdout = None
+        return 1
+    return answer if isinstance(answer, int) else 0

@@ -1,0 +1,214 @@
+"""`atoll sandbox`: create, list, look at, use and kill sandboxes."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+
+import click
+import msgspec
+
+from atoll.cli.find import find
+from atoll.cli.options import Pairs, Seconds, creation_options, env_option
+from atoll.cli.output import amount, complain, json_option, print_json, print_table, since, until
+from atoll.cli.stream import follow, stdin_is_given
+from atoll.client import Sandbox, SandboxView
+from atoll.model.errors import AtollError, NotFound
+from atoll.model.lifecycle import LIVE
+
+
+@click.group()
+def sandbox() -> None:
+    """Create, list, use and kill sandboxes.
+
+    ID is an id, a name, or at least four letters of the beginning or end of an id.
+    """
+
+
+@sandbox.command()
+@click.option("--name", help="A name of your choice; unique among those that live.")
+@click.option("--metadata", "-m", multiple=True, type=Pairs(), help="A label; may be given again.")
+@click.option("--timeout", "timeout_s", type=Seconds(), default="300", show_default=True, help="Until it is killed.")
+@env_option
+@creation_options
+@json_option
+def create(
+    name: str | None,
+    metadata: tuple[tuple[str, str], ...],
+    timeout_s: float,
+    env: tuple[tuple[str, str], ...],
+    template: str,
+    cpu: float | None,
+    memory: str | None,
+    disk: str | None,
+    as_json: bool,
+) -> None:
+    """Create a sandbox and print its id."""
+    made = Sandbox.create(
+        template,
+        name=name,
+        metadata=dict(metadata),
+        env=dict(env),
+        cpu=cpu,
+        memory=memory,
+        disk=disk,
+        timeout_s=timeout_s,
+    )
+    if as_json:
+        print_json({**msgspec.to_builtins(made.info()), "steps_ms": made.steps_ms})
+    else:
+        click.echo(made.id)
+    made.close()
+
+
+@sandbox.command()
+@click.option("--all", "-a", "also_ended", is_flag=True, help="Also those that have ended.")
+@click.option("--state", help="Only those in this state.")
+@click.option("--template", "-t", help="Only those of this template.")
+@click.option("--metadata", "-m", multiple=True, type=Pairs(), help="Only those with this label.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@json_option
+def ls(
+    also_ended: bool,
+    state: str | None,
+    template: str | None,
+    metadata: tuple[tuple[str, str], ...],
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List sandboxes, newest first."""
+    views: list[SandboxView] = []
+    for view in Sandbox.list(state=state, template=template, metadata=dict(metadata)):
+        if also_ended or state is not None or view.state in LIVE:
+            views.append(view)
+        if len(views) >= limit:
+            break
+    if as_json:
+        print_json([msgspec.to_builtins(view) for view in views])
+        return
+    now = datetime.now(UTC)
+    print_table(("ID", "NAME", "TEMPLATE", "STATE", "AGE", "ENDS IN"), [_row(view, now) for view in views])
+
+
+def _row(view: SandboxView, now: datetime) -> tuple[str, ...]:
+    lives = view.state in LIVE
+    state = view.state if lives or not view.end_reason else f"{view.state} ({view.end_reason})"
+    ends = until(view.deadline_at, now) if lives else "-"
+    return view.id, view.name or "-", view.template, state, since(view.created_at, now), ends
+
+
+@sandbox.command()
+@click.argument("identity", metavar="ID")
+@json_option
+def info(identity: str, as_json: bool) -> None:
+    """Show all about one sandbox."""
+    found = find(identity)
+    view = found.info()
+    found.close()
+    if as_json:
+        print_json(msgspec.to_builtins(view))
+        return
+    rows = _details(view, datetime.now(UTC))
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        click.echo(f"{name.ljust(width)}  {value}")
+
+
+def _details(view: SandboxView, now: datetime) -> list[tuple[str, str]]:
+    limits = view.resources
+    rows = [
+        ("id", view.id),
+        ("name", view.name or "-"),
+        ("template", view.template),
+        ("state", view.state),
+        ("cpu", f"{limits.cpu:g}"),
+        ("memory", amount(limits.memory_bytes)),
+        ("disk", amount(limits.disk_bytes)),
+        ("processes", str(limits.pids)),
+        ("created", f"{view.created_at:%Y-%m-%d %H:%M:%S} UTC ({since(view.created_at, now)} ago)"),
+    ]
+    if view.state in LIVE:
+        rows.append(("deadline", f"{view.deadline_at:%Y-%m-%d %H:%M:%S} UTC (in {until(view.deadline_at, now)})"))
+    if view.ended_at is not None:
+        rows.append(("ended", f"{view.ended_at:%Y-%m-%d %H:%M:%S} UTC ({since(view.ended_at, now)} ago)"))
+        rows.append(("reason", " ".join(filter(None, (view.end_reason, view.end_detail)))))
+    return rows + [(f"metadata {key}", value) for key, value in sorted(view.metadata.items())]
+
+
+@sandbox.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("identity", metavar="ID")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--cwd", help="The folder to run in.")
+@click.option("--user", "-u", help="The user to run as.")
+@click.option("--timeout", "timeout_s", type=Seconds(), help="End the command after this time.")
+@env_option
+def exec_(
+    identity: str,
+    command: tuple[str, ...],
+    cwd: str | None,
+    user: str | None,
+    timeout_s: float | None,
+    env: tuple[tuple[str, str], ...],
+) -> int:
+    """Run a command in a sandbox, with its output and exit code here.
+
+    One word is a line for the shell; several are a program and its arguments. Options come before ID. Ctrl-C goes to
+    the command.
+
+    \b
+        atoll sandbox exec ID 'ls | wc -l'
+        atoll sandbox exec ID -- python3 -c 'print(1)'
+        cat data.csv | atoll sandbox exec ID wc -l
+    """
+    words = command[1:] if command[0] == "--" else command
+    if not words:
+        raise click.UsageError("no command was given")
+    feed_stdin = stdin_is_given()
+    found = find(identity)
+    try:
+        process = found.commands.start(
+            words[0] if len(words) == 1 else list(words),
+            env=dict(env),
+            cwd=cwd,
+            user=user,
+            timeout_s=timeout_s,
+            stdin=feed_stdin,
+        )
+        return follow(process, feed_stdin=feed_stdin)
+    finally:
+        found.close()
+
+
+@sandbox.command()
+@click.argument("identities", metavar="[ID]...", nargs=-1)
+@click.option("--all", "-a", "every", is_flag=True, help="All sandboxes that live.")
+@json_option
+def kill(identities: tuple[str, ...], every: bool, as_json: bool) -> int:
+    """Kill sandboxes, and all that is in them."""
+    if every == bool(identities):
+        raise click.UsageError("name the sandboxes, or say --all")
+    wanted = [view.id for view in Sandbox.list() if view.state in LIVE] if every else list(identities)
+    killed: list[str] = []
+    failures = 0
+    for identity in wanted:
+        try:
+            killed.append(_kill(identity))
+        except AtollError as error:
+            if every and isinstance(error, NotFound):
+                continue  # it ended between the list and now
+            complain(error)
+            failures += 1
+    if as_json:
+        print_json(killed)
+    else:
+        sys.stdout.write("".join(f"{identity}\n" for identity in killed))
+    return 1 if failures else 0
+
+
+def _kill(identity: str) -> str:
+    found = find(identity)
+    try:
+        found.kill()
+        return found.id
+    finally:
+        found.close()

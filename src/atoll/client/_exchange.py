@@ -1,0 +1,200 @@
+"""The half of the SDK that does no I/O: build requests, read answers, turn problems into errors, decide retries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from atoll.model import limits
+from atoll.model.errors import KINDS, AtollError, ConnectionFailed, DeadlineExceeded, Internal, InvalidArgument
+from atoll.wire.public import Problem, ProcessStart, ResourcesBody, SandboxCreate
+
+Answer = TypeVar("Answer")
+
+FRAMES = "application/vnd.atoll.frames"
+JSON = "application/json"
+
+_KIND_BY_STATUS: dict[int, type[AtollError]] = {kind.http_status: kind for kind in KINDS.values()}
+_IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def segment(text: str) -> str:
+    """An id or a name as one part of a path: whatever it holds, it cannot leave its place."""
+    if not text or text in (".", ".."):
+        raise InvalidArgument(f"{text!r} is not an id", code="invalid_id")
+    return quote(text.encode("utf-8", "surrogateescape"), safe="")
+
+
+def query(**parameters: str | float | bool | None) -> str:
+    """A query string, without what is None. A name that is not UTF-8 arrives byte for byte (surrogateescape)."""
+    pairs = [(key, _query_value(value)) for key, value in parameters.items() if value is not None]
+    return "?" + urlencode(pairs) if pairs else ""
+
+
+Pairs = list[tuple[str, str]]
+
+
+def list_filters(
+    state: str | None, template: str | None, name: str | None, metadata: Mapping[str, str] | None
+) -> Pairs:
+    """What a list is filtered by; metadata as one `metadata=key=value` each."""
+    given = {"state": state, "template": template, "name": name}
+    pairs = [(key, value) for key, value in given.items() if value is not None]
+    return pairs + [("metadata", f"{key}={value}") for key, value in (metadata or {}).items()]
+
+
+def list_query(filters: Pairs, left: int | None, cursor: str | None) -> str:
+    """The query for one page: no more than is still wanted, from the cursor on."""
+    pairs = [*filters, ("limit", str(min(limits.PAGE_ITEMS_MAX, left or limits.PAGE_ITEMS_MAX)))]
+    if cursor is not None:
+        pairs.append(("cursor", cursor))
+    return "?" + urlencode(pairs)
+
+
+def _query_value(value: str | float | bool) -> bytes:
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    return str(value).encode("utf-8", "surrogateescape")
+
+
+def encode(body: msgspec.Struct) -> bytes:
+    """A body as JSON. Names that are not UTF-8 are in the text as escaped surrogates, which JSON can carry."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(body)).encode("ascii")
+
+
+def decode(content: bytes, kind: type[Answer]) -> Answer:
+    """An answer as its type; what does not fit is the server's fault and said so."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    try:
+        # Slower, but takes the escaped surrogates of a name that is not UTF-8.
+        return msgspec.convert(json.loads(content), type=kind)
+    except (ValueError, RecursionError) as error:
+        raise Internal(
+            "the server's answer is not what this version expects",
+            code="bad_answer",
+            hint="Is ATOLL_URL the address of an Atoll server, and of the same version?",
+            detail=f"{kind}: {error}",
+        ) from None
+
+
+def problem_error(problem: Problem) -> AtollError:
+    """The error that a problem stands for: the same class that the server raised."""
+    kind = _KIND_BY_STATUS.get(problem.status, Internal if problem.status >= 500 else InvalidArgument)
+    detail = f"request {problem.request_id}" if problem.request_id else ""
+    return kind(problem.detail or problem.title, code=problem.code, hint=problem.hint, detail=detail)
+
+
+def answer_error(status: int, content: bytes) -> AtollError:
+    """The error behind an answer that is not a success, also where something else than our server gave it."""
+    try:
+        return problem_error(msgspec.json.decode(content, type=Problem))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        kind = _KIND_BY_STATUS.get(status, Internal if status >= 500 else InvalidArgument)
+        return kind(
+            f"the server answered with status {status}",
+            hint="The answer is not from an Atoll server: look at the address, and at any proxy in between.",
+            detail=content[:512].decode("utf-8", "replace"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request that got no answer: was it on its way, or was there no connection at all?"""
+
+    sent: bool
+    timed_out: bool
+    reason: str
+
+
+def failure_error(failure: Failure, url: str) -> AtollError:
+    if failure.timed_out and failure.sent:
+        return DeadlineExceeded(f"{url} did not answer in time", hint="Is the server overloaded? See `atoll doctor`.")
+    if failure.sent:
+        return ConnectionFailed(
+            f"the connection to {url} broke before the answer was complete ({failure.reason})",
+            code="connection_lost",
+            hint="The server may have been restarted; what was asked may or may not have been done.",
+        )
+    return ConnectionFailed(
+        f"no server answers at {url} ({failure.reason})",
+        hint="Start one with `atoll serve`, or set ATOLL_URL to the address of one that runs.",
+    )
+
+
+def retry_delay_s(method: str, failure: Failure, attempt: int, replayable: bool, chance: float) -> float | None:
+    """How long to wait before the next attempt (the first has number 1), or None for giving up.
+
+    Repeated is only what may be: a request that was never sent, or one that does the same when it is done twice. A
+    server that refuses the connection is asked again only by requests that were under way when it went, so that a
+    missing server is reported at once.
+    """
+    if attempt >= limits.CLIENT_ATTEMPTS_MAX or failure.timed_out or not replayable:
+        return None
+    if attempt == 1 and not failure.sent:
+        return None
+    if failure.sent and method not in _IDEMPOTENT:
+        return None
+    return backoff_s(attempt, chance)
+
+
+def backoff_s(attempt: int, chance: float) -> float:
+    """Doubling from the first wait on, between half and all of it, so that many clients do not come back at once."""
+    return limits.CLIENT_BACKOFF_S * 2.0 ** (attempt - 1) * (0.5 + chance / 2)
+
+
+def parse_bytes(value: int | str | None) -> int | None:
+    """An amount of memory or disk: a number of bytes, or text such as "512MiB" or "2GiB"."""
+    if value is None or isinstance(value, int):
+        return value
+    text = value.strip().upper().replace(" ", "")
+    number = text.rstrip("KMGTIB")
+    unit = text[len(number) :]
+    try:
+        size = float(number) * _UNITS[unit]
+        return int(size)
+    except (ValueError, KeyError, OverflowError):
+        raise InvalidArgument(
+            f"{value[:40]!r} is not an amount", code="invalid_resources", hint='Write 2GiB, 512MiB or bytes: "2GiB".'
+        ) from None
+
+
+def create_body(
+    template: str,
+    *,
+    name: str | None,
+    metadata: Mapping[str, str] | None,
+    env: Mapping[str, str] | None,
+    cpu: float | None,
+    memory: int | str | None,
+    disk: int | str | None,
+    pids: int | None,
+    timeout_s: float,
+) -> SandboxCreate:
+    return SandboxCreate(
+        template=template,
+        name=name,
+        metadata=dict(metadata or {}),
+        env=dict(env or {}),
+        resources=ResourcesBody(cpu=cpu, memory_bytes=parse_bytes(memory), disk_bytes=parse_bytes(disk), pids=pids),
+        timeout_s=timeout_s,
+    )
+
+
+def start_body(cmd: str | list[str] | tuple[str, ...], **options: Any) -> ProcessStart:
+    """A string is a line for the shell, a list is an argument vector. Options that are None have their default."""
+    given = {key: value for key, value in options.items() if value is not None}
+    if isinstance(cmd, str):
+        return ProcessStart(cmd=cmd, **given)
+    return ProcessStart(argv=list(cmd), **given)

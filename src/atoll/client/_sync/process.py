@@ -1,0 +1,137 @@
+# Generated from src/atoll/client/_async/process.py by tools/unasync.py: change that file, not this one.
+"""A process in a sandbox: its events, its end, its standard input, and signals to it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from atoll.client import _exchange as exchange
+from atoll.client._sync.transport import Transport
+from atoll.client._events import Collector, CommandResult, Event, EventReader
+from atoll.client._twins import Source, chunks, sleep
+from atoll.model import limits
+from atoll.model.errors import ConnectionFailed
+from atoll.wire.public import ProcessSignal
+
+
+class Process:
+    """A process that was started, or found again, in a sandbox. It goes on whether or not anybody reads its output.
+
+    Example:
+        p = sb.commands.start("for i in 1 2 3; do echo $i; sleep 1; done")
+        for event in p:
+            print(event)
+    """
+
+    def __init__(self, transport: Transport, processes_path: str, reader: EventReader) -> None:
+        self._transport = transport
+        self._path = f"{processes_path}/{exchange.segment(reader.process_id)}"
+        self._reader = reader
+        self._result: CommandResult | None = None
+
+    @property
+    def id(self) -> str:
+        """What the server knows it by; `commands.attach` takes it."""
+        return self._reader.process_id
+
+    @property
+    def pid(self) -> int:
+        """Its number inside the sandbox."""
+        return self._reader.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, as far as has been read; None before that."""
+        return self._reader.exited.exit_code if self._reader.exited else None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} pid={self.pid} exit_code={self.exit_code}>"
+
+    def __iter__(self) -> Iterator[Event]:
+        """Its events from where the last reader stopped: `Output`, `ProcessDropped`, and `ProcessExited` at the end.
+
+        A connection that breaks is made again, and the stream goes on at the byte where it broke.
+
+        Example:
+            for event in p:
+                if isinstance(event, Output):
+                    print(event.stream, event.text)
+        """
+        attempt = 0
+        while self._reader.exited is None:
+            try:
+                for event in self._attached():
+                    attempt = 0
+                    yield event
+            except ConnectionFailed:
+                attempt += 1
+                if attempt >= limits.CLIENT_ATTEMPTS_MAX:
+                    raise
+                sleep(exchange.backoff_s(attempt, random.random()))  # noqa: S311
+
+    def _attached(self) -> Iterator[Event]:
+        offsets = self._reader.offsets
+        where = exchange.query(stdout_offset=offsets["stdout"], stderr_offset=offsets["stderr"])
+        with self._transport.stream("GET", f"{self._path}/output{where}", accept=exchange.FRAMES) as response:
+            self._reader.connected()
+            for data in response.iter_raw():
+                for event in self._reader.feed(data):
+                    yield event
+        self._reader.check_complete()
+
+    def wait(self, *, check: bool = False) -> CommandResult:
+        """Wait for its end. The result has the output that was not read before.
+
+        Example:
+            result = p.wait()
+            print(result.exit_code, result.stdout)
+        """
+        if self._result is None:
+            collector = Collector()
+            for event in self:
+                collector.add(event)
+            assert self._reader.exited is not None
+            self._result = collector.result(self._reader.exited)
+        return self._result.checked(f"process {self.id}") if check else self._result
+
+    def signal(self, signal: str | int, *, group: bool = True) -> None:
+        """Send a signal, by name or number, to the process and those it started (`group`), or to it alone.
+
+        Example:
+            p.signal("INT")
+        """
+        body = ProcessSignal(signal=signal, group=group)
+        self._transport.fetch("POST", f"{self._path}/signal", exchange.encode(body))
+
+    def kill(self) -> None:
+        """End it, and those it started, at once.
+
+        Example:
+            p.kill()
+        """
+        self.signal("KILL")
+
+    def write(self, data: Source, *, close: bool = False) -> None:
+        """Write to its standard input; it must have been started with `stdin=True`.
+
+        Example:
+            p.write("print(1)\\n")
+        """
+        for chunk in chunks(data):
+            self._stdin(chunk, close=False)
+        if close:
+            self.close_stdin()
+
+    def close_stdin(self) -> None:
+        """End its standard input: it reads the end of the file.
+
+        Example:
+            p.close_stdin()
+        """
+        self._stdin(b"", close=True)
+
+    def _stdin(self, content: bytes, *, close: bool) -> None:
+        path = f"{self._path}/stdin{exchange.query(close=close)}"
+        # No time limit: a process may take its time to read.
+        self._transport.fetch("POST", path, content, content_type="application/octet-stream", read_s=None)

@@ -1,0 +1,161 @@
+# Generated from src/atoll/client/_async/transport.py by tools/unasync.py: change that file, not this one.
+"""Requests and answers over HTTP: kept-alive connections per server, errors as ours, retries where allowed."""
+
+from __future__ import annotations
+
+import functools
+import random
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import httpx2
+import msgspec
+
+from atoll.client import _exchange as exchange
+from atoll.client._config import Config
+from atoll.client._twins import Shared, sleep
+from atoll.model import limits
+
+Answer = TypeVar("Answer")
+
+# A server that vanished without a word (power, network) is noticed in about a minute, also on a silent stream.
+_SOCKET_OPTIONS = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+]
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()  # 100 ms: made once, and only for a server with TLS
+
+
+def _client(config: Config) -> httpx2.Client:
+    # A proxy of the environment is for other machines; a server on this one is reached directly.
+    trust_env = not config.is_loopback
+    verify: ssl.SSLContext | bool = _tls() if config.is_tls else False
+    bounds = httpx2.Limits(
+        max_connections=limits.CLIENT_CONNECTIONS_MAX,
+        max_keepalive_connections=limits.CLIENT_CONNECTIONS_MAX,
+        keepalive_expiry=limits.CLIENT_IDLE_S_MAX,
+    )
+    headers = {"authorization": f"Bearer {config.api_key}", "user-agent": "atoll-sdk", "accept-encoding": "identity"}
+    if trust_env:
+        return httpx2.Client(headers=headers, verify=verify, limits=bounds, timeout=_timeout())
+    wire = httpx2.HTTPTransport(verify=verify, limits=bounds, trust_env=False, socket_options=_SOCKET_OPTIONS)
+    return httpx2.Client(headers=headers, transport=wire, trust_env=False, timeout=_timeout())
+
+
+def _timeout(read_s: float | None = limits.CLIENT_ANSWER_S_MAX) -> httpx2.Timeout:
+    return httpx2.Timeout(limits.CLIENT_ANSWER_S_MAX, connect=limits.CLIENT_CONNECT_S_MAX, read=read_s)
+
+
+class Transport:
+    """The connections to one server. Shared by all sandboxes of one configuration; closed when the last one lets go."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._client = _client(config)
+        self._users = 0
+
+    @classmethod
+    def acquire(cls, config: Config) -> Transport:
+        """The shared one for this server. Each acquire needs its `release`."""
+        values = _shared.values()
+        transport = values.get(config)
+        if transport is None:
+            transport = values[config] = cls(config)
+        transport._users += 1
+        return transport
+
+    def release(self) -> None:
+        self._users -= 1
+        if self._users == 0:
+            values = _shared.values()
+            if values.get(self.config) is self:
+                del values[self.config]
+            self._client.close()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        kind: type[Answer],
+        body: msgspec.Struct | None = None,
+        *,
+        read_s: float | None = limits.CLIENT_ANSWER_S_MAX,
+    ) -> Answer:
+        """One request with JSON both ways."""
+        content = exchange.encode(body) if body is not None else None
+        return exchange.decode(self.fetch(method, path, content, read_s=read_s), kind)
+
+    def fetch(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        *,
+        content_type: str = exchange.JSON,
+        read_s: float | None = limits.CLIENT_ANSWER_S_MAX,
+    ) -> bytes:
+        """One request with its body in memory, and the bytes of its answer."""
+        with self.stream(method, path, content, content_type=content_type, read_s=read_s) as response:
+            return response.read()
+
+    @contextmanager
+    def stream(
+        self,
+        method: str,
+        path: str,
+        content: bytes | Iterator[bytes] | None = None,
+        *,
+        accept: str = exchange.JSON,
+        content_type: str = exchange.JSON,
+        content_bytes: int | None = None,
+        read_s: float | None = None,
+    ) -> Iterator[httpx2.Response]:
+        """One request whose answer is read by the caller. A status that is not a success is raised as its error."""
+        headers = {"accept": accept}
+        if content is not None:
+            headers["content-type"] = content_type
+        if content_bytes is not None:
+            headers["content-length"] = str(content_bytes)
+        request = self._client.build_request(
+            method, self.config.url + path, content=content, headers=headers, timeout=_timeout(read_s)
+        )
+        response = self._send(request, replayable=content is None or isinstance(content, bytes))
+        try:
+            if response.status_code >= 300:
+                raise exchange.answer_error(response.status_code, response.read())
+            yield response
+        except httpx2.TransportError as error:
+            raise exchange.failure_error(_failure(error, sent=True), self.config.url) from error
+        finally:
+            response.close()
+
+    def _send(self, request: httpx2.Request, *, replayable: bool) -> httpx2.Response:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return self._client.send(request, stream=True)
+            except httpx2.TransportError as error:
+                failure = _failure(error, sent=not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout))
+                delay_s = exchange.retry_delay_s(request.method, failure, attempt, replayable, random.random())  # noqa: S311
+                if delay_s is None:
+                    raise exchange.failure_error(failure, self.config.url) from error
+            sleep(delay_s)
+
+
+_shared: Shared[Transport] = Shared()
+
+
+def _failure(error: httpx2.TransportError, *, sent: bool) -> exchange.Failure:
+    reason = str(error) or type(error).__name__
+    return exchange.Failure(sent=sent, timed_out=isinstance(error, httpx2.TimeoutException), reason=reason)

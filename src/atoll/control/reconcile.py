@@ -1,0 +1,54 @@
+"""What to do at start about the difference between the record and the node: a pure plan.
+
+on record   on the node    then
+running     there          keep it
+running     missing        failed (runtime_died)
+creating    either         destroy; failed (start_failed): nobody waits for it any more
+ending      either         destroy; killed
+ended       there          destroy
+unknown     there          destroy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from atoll.model.lifecycle import EndReason, State, Trigger
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that happened to a sandbox, as it goes on record."""
+
+    trigger: Trigger
+    reason: EndReason | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Write `first` on record, destroy whatever the node has of the sandbox, then write `last`."""
+
+    sandbox_id: str
+    first: Note | None = None
+    last: Note | None = None
+
+
+GONE = Note(Trigger.GONE)
+LOST = Note(Trigger.DIED, EndReason.RUNTIME_DIED, "it did not survive a stop of the server or of the machine")
+CUT_SHORT = Note(Trigger.START_FAILED, EndReason.START_FAILED, "the server stopped while it was being created")
+
+
+def plan(live: Mapping[str, State], present: frozenset[str]) -> list[Action]:
+    """What makes record and node agree again. `live` are the sandboxes that have not ended, by the record."""
+    actions = []
+    for sandbox_id, state in live.items():
+        if state is State.CREATING:
+            actions.append(Action(sandbox_id, first=CUT_SHORT))
+        elif state is State.ENDING:
+            actions.append(Action(sandbox_id, last=GONE))
+        elif sandbox_id not in present:
+            actions.append(Action(sandbox_id, first=LOST))
+    actions += [Action(sandbox_id) for sandbox_id in sorted(present - live.keys())]
+    return actions

@@ -1,0 +1,268 @@
+"""Use cases of sandboxes: create, find, list, move the deadline, kill; and the loops that end them in time."""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+
+import anyio
+import structlog
+
+from atoll.control import reconcile
+from atoll.control.authz import Principal
+from atoll.control.clock import Clock
+from atoll.control.deadlines import Deadlines
+from atoll.control.ledger import Ledger
+from atoll.control.reconcile import GONE, Action, Note
+from atoll.control.store.moments import to_us
+from atoll.control.store.sandboxes import Filter, Position
+from atoll.control.teardown import Teardown
+from atoll.model import ids, limits
+from atoll.model.errors import AtollError, Conflict, InvalidArgument, NotFound
+from atoll.model.lifecycle import FINAL, EndReason, State, Trigger
+from atoll.model.sandbox import Sandbox, SandboxSpec, check_timeout
+from atoll.telemetry import Metrics
+from atoll.wire.node import NodePort, SandboxOrder, SandboxStarted
+
+log = structlog.get_logger(__name__)
+
+_CURSOR = re.compile(r"(\d{1,19}):([a-z2-7]{38})")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some sandboxes, newest first, and the cursor of what follows."""
+
+    items: list[Sandbox]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which sandboxes a caller wants to see."""
+
+    states: tuple[State, ...] = ()
+    template: str | None = None
+    name: str | None = None
+    metadata: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A creation in progress: how to stop it, and when it has stopped."""
+
+    scope: anyio.CancelScope
+    finished: anyio.Event
+
+
+class Sandboxes:
+    """What can be done with sandboxes."""
+
+    def __init__(
+        self, ledger: Ledger, teardown: Teardown, deadlines: Deadlines, node: NodePort, clock: Clock, metrics: Metrics
+    ) -> None:
+        self._ledger = ledger
+        self._teardown = teardown
+        self._deadlines = deadlines
+        self._node = node
+        self._clock = clock
+        self._metrics = metrics
+        self._attempts: dict[str, _Attempt] = {}
+        self._templates: frozenset[str] = frozenset()
+
+    async def create(self, principal: Principal, spec: SandboxSpec) -> tuple[Sandbox, SandboxStarted]:
+        """Make a sandbox. It is on record before the node hears of it; an error leaves only that it failed."""
+        spec.checked()
+        await self._check_template(spec.template)
+        sandbox = self._new(spec)
+        await self._ledger.add(principal.owner, sandbox)
+        begun = time.monotonic()
+        outcome = "failed"
+        try:
+            result = await self._attempt(sandbox, spec)
+            outcome = "started"
+        finally:
+            self._metrics.sandbox_create_s.labels(outcome).observe(time.monotonic() - begun)
+        return result
+
+    async def find(self, principal: Principal, reference: str) -> Sandbox:
+        return await self._ledger.find(principal.owner, reference)
+
+    async def list(self, principal: Principal, query: Query, cursor: str | None, items_max: int) -> Page:
+        """One page, newest first. A cursor is a place in the order: pages stay stable while sandboxes come and go."""
+        if not 1 <= items_max <= limits.PAGE_ITEMS_MAX:
+            raise InvalidArgument(f"limit is not between 1 and {limits.PAGE_ITEMS_MAX}", code="invalid_query")
+        wanted = Filter(principal.owner, query.states, query.template, query.name, query.metadata)
+        after = None if cursor is None else cursor_decode(cursor)
+        items = await self._ledger.page(wanted, after, items_max + 1)
+        more = len(items) > items_max
+        items = items[:items_max]
+        return Page(items, cursor_encode(items[-1]) if more else None)
+
+    async def set_deadline(self, principal: Principal, reference: str, timeout_s: float) -> Sandbox:
+        """Move the deadline to so many seconds from now, further away or nearer."""
+        deadline_at = self._clock.now() + check_timeout(timeout_s)
+        sandbox = await self._ledger.find(principal.owner, reference)
+        if not await self._ledger.set_deadline(sandbox.id, deadline_at):
+            raise not_running(await self._ledger.find(principal.owner, sandbox.id))
+        self._deadlines.note(deadline_at)
+        return replace(sandbox, deadline_at=deadline_at)
+
+    async def kill(self, principal: Principal, reference: str, reason: EndReason = EndReason.KILLED_BY_USER) -> Sandbox:
+        """End a sandbox and wait until it is gone; one that has ended is returned as it is."""
+        sandbox = await self._ledger.find(principal.owner, reference)
+        if sandbox.state in FINAL:
+            return sandbox
+        with anyio.move_on_after(limits.KILL_WAIT_S_MAX):
+            await (await self._end(sandbox.id, reason)).wait()
+        return await self._ledger.find(principal.owner, sandbox.id)
+
+    async def drain(self) -> None:
+        """End every sandbox, because the server is to stop for good."""
+        for sandbox in await self._ledger.live():
+            await self._end(sandbox.id, EndReason.SERVER_DRAINED)
+        await self._teardown.wait_idle()
+
+    async def reconcile(self) -> None:
+        """Make record and node agree, once, at start."""
+        live = {sandbox.id: sandbox.state for sandbox in await self._ledger.live()}
+        actions = reconcile.plan(live, self._node.sandbox_ids())
+        for action in actions:
+            self._teardown.begin(action)
+        if actions:
+            log.info("reconciled", kept=len(live) - sum(a.sandbox_id in live for a in actions), ended=len(actions))
+
+    async def watch_deadlines(self) -> None:
+        await _forever(self._deadlines.step)
+
+    async def watch_deaths(self) -> None:
+        await _forever(self._bury)
+
+    async def _bury(self) -> None:
+        died = await self._node.wait_death()
+        log.warning("sandbox_died", sandbox_id=died.sandbox_id, reason=died.reason, detail=died.detail)
+        self._teardown.begin(Action(died.sandbox_id, first=Note(Trigger.DIED, died.reason, died.detail), last=GONE))
+
+    async def _end(self, sandbox_id: str, reason: EndReason) -> anyio.Event:
+        """Put the end on record and begin it; the event is set when it is complete."""
+        sandbox = await self._ledger.advance(sandbox_id, Note(Trigger.KILL_ASKED, reason))
+        if sandbox is None or sandbox.state in FINAL:
+            ended = anyio.Event()
+            ended.set()
+            return ended
+        attempt = self._attempts.get(sandbox_id)
+        if attempt is not None:
+            attempt.scope.cancel()
+        return self._teardown.begin(Action(sandbox_id, last=GONE), attempt.finished if attempt else None)
+
+    async def _attempt(self, sandbox: Sandbox, spec: SandboxSpec) -> tuple[Sandbox, SandboxStarted]:
+        attempt = self._attempts[sandbox.id] = _Attempt(anyio.CancelScope(), anyio.Event())
+        try:
+            with attempt.scope:
+                return await self._start(sandbox, spec)
+            raise _killed_early()
+        except BaseException as error:
+            await self._give_up(sandbox.id, error, attempt)
+            raise
+        finally:
+            del self._attempts[sandbox.id]
+            attempt.finished.set()
+
+    async def _start(self, sandbox: Sandbox, spec: SandboxSpec) -> tuple[Sandbox, SandboxStarted]:
+        order = SandboxOrder(
+            sandbox_id=sandbox.id,
+            template=spec.template,
+            resources=spec.resources,
+            env=spec.env,
+            hostname=spec.name or "sandbox",
+        )
+        started = await self._node.sandbox_create(order)
+        deadline_at = self._clock.now() + check_timeout(spec.timeout_s)
+        known = await self._ledger.advance(sandbox.id, Note(Trigger.STARTED), deadline_at=deadline_at)
+        if known is None or known.state is not State.RUNNING:
+            raise _killed_early()
+        self._deadlines.note(deadline_at)
+        return known, started
+
+    async def _give_up(self, sandbox_id: str, error: BaseException, attempt: _Attempt) -> None:
+        """Record why there is no sandbox and have the rest removed; for a caller who has gone away too."""
+        why = error.message if isinstance(error, AtollError) else "its creation was interrupted"
+        note = Note(Trigger.START_FAILED, EndReason.START_FAILED, why)
+        # A kill that stopped the creation waits for it to finish before it removes the rest.
+        attempt.finished.set()
+        with anyio.move_on_after(limits.KILL_WAIT_S_MAX, shield=True):
+            await self._teardown.begin(Action(sandbox_id, first=note, last=GONE)).wait()
+
+    async def _check_template(self, name: str) -> None:
+        """Refuse what does not exist before anything goes on record; known names cost nothing."""
+        if name in self._templates:
+            return
+        self._templates = frozenset(template.name for template in await self._node.templates())
+        if name not in self._templates:
+            raise NotFound(
+                f"there is no template {name!r}",
+                code="template_not_found",
+                hint=f"Templates here: {', '.join(sorted(self._templates)) or 'none; run the set-up'}.",
+            )
+
+    def _new(self, spec: SandboxSpec) -> Sandbox:
+        now = self._clock.now()
+        return Sandbox(
+            id=ids.mint(ids.SANDBOX, to_us(now) // 1000, secrets.token_bytes(16)),
+            template=spec.template,
+            name=spec.name,
+            metadata=spec.metadata,
+            resources=spec.resources,
+            state=State.CREATING,
+            created_at=now,
+            started_at=None,
+            deadline_at=now + check_timeout(spec.timeout_s),
+            ended_at=None,
+            end_reason=None,
+            end_detail="",
+        )
+
+
+def not_running(sandbox: Sandbox) -> Conflict:
+    """Why nothing can be done in this sandbox now."""
+    why = f" ({sandbox.end_reason})" if sandbox.end_reason else ""
+    return Conflict(
+        f"the sandbox is {sandbox.state}{why}, not running",
+        code="not_running",
+        hint="Create a new one." if sandbox.state in FINAL else "Wait until it runs.",
+    )
+
+
+def cursor_encode(last: Sandbox) -> str:
+    """A cursor that stands after this sandbox."""
+    text = f"{to_us(last.created_at)}:{last.id}"
+    return base64.urlsafe_b64encode(text.encode("ascii")).decode("ascii").rstrip("=")
+
+
+def cursor_decode(cursor: str) -> Position:
+    try:
+        text = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode("ascii")
+    except ValueError:
+        text = ""
+    match = _CURSOR.fullmatch(text)
+    if match is None:
+        raise InvalidArgument("this is not a cursor", code="invalid_cursor", hint="Use `next` of an earlier page.")
+    return Position(min(int(match[1]), 2**63 - 1), match[2])
+
+
+def _killed_early() -> Conflict:
+    return Conflict("the sandbox was killed while it was being created", code="killed")
+
+
+async def _forever(step: Callable[[], Awaitable[None]]) -> None:
+    """Repeat a step; an error of one round is reported and does not end the loop."""
+    while True:
+        try:
+            await step()
+        except Exception:  # the loop keeps promises to all sandboxes: whatever one round meets, the next must run
+            log.exception("loop_failed", step=step.__name__)
+            await anyio.sleep(limits.LOOP_RETRY_S)

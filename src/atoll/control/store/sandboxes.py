@@ -1,0 +1,209 @@
+"""Named queries about sandboxes; rows become `Record`s and back.
+
+States change by compare-and-set: `move` names the state it comes from, and of two callers only one finds it there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, bindparam, func, insert, select, tuple_, update
+from sqlalchemy.exc import IntegrityError
+
+from atoll.control.store.moments import from_us, to_us
+from atoll.control.store.schema import sandbox_metadata, sandboxes
+from atoll.model.errors import Conflict
+from atoll.model.lifecycle import EndReason, State
+from atoll.model.resources import Resources
+from atoll.model.sandbox import Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A sandbox and whose it is."""
+
+    owner: str
+    sandbox: Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which sandboxes a list shows; what is None or empty does not filter."""
+
+    owner: str
+    states: tuple[State, ...] = ()
+    template: str | None = None
+    name: str | None = None
+    metadata: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in the order newest first, between two sandboxes; stable while others come and go."""
+
+    created_us: int
+    sandbox_id: str
+
+
+def add(connection: Connection, record: Record) -> None:
+    """Put a new sandbox on record; Conflict (name_taken) if a live one of this owner has its name."""
+    sandbox = record.sandbox
+    try:
+        connection.execute(_ADD, _to_row(record))
+    except IntegrityError as error:
+        raise Conflict(
+            f"a live sandbox is already named {sandbox.name!r}",
+            code="name_taken",
+            hint="Choose another name, or kill the sandbox that has it.",
+        ) from error
+    if sandbox.metadata:
+        entries = [{"sandbox_id": sandbox.id, "key": key, "value": value} for key, value in sandbox.metadata.items()]
+        connection.execute(_ADD_METADATA, entries)
+
+
+def by_id(connection: Connection, sandbox_id: str) -> Record | None:
+    row = connection.execute(_BY_ID, {"sandbox_id": sandbox_id}).one_or_none()
+    return _from_row(row) if row else None
+
+
+def by_live_name(connection: Connection, owner: str, name: str) -> Record | None:
+    row = connection.execute(_BY_LIVE_NAME, {"owner": owner, "name": name}).one_or_none()
+    return _from_row(row) if row else None
+
+
+def live(connection: Connection) -> list[Record]:
+    """Every sandbox, of any owner, that has not ended."""
+    rows = connection.execute(select(sandboxes).where(sandboxes.c.ended_us.is_(None)))
+    return [_from_row(row) for row in rows]
+
+
+def page(connection: Connection, wanted: Filter, after: Position | None, items_max: int) -> list[Record]:
+    """The newest sandboxes that come after a position."""
+    rows = connection.execute(_page_query(wanted, after).limit(items_max))
+    return [_from_row(row) for row in rows]
+
+
+def overdue(connection: Connection, now: datetime) -> list[str]:
+    """Running sandboxes whose deadline has come."""
+    rows = connection.execute(_OVERDUE, {"now_us": to_us(now)})
+    return [row.id for row in rows]
+
+
+def next_deadline(connection: Connection) -> datetime | None:
+    """The earliest deadline of a running sandbox."""
+    value = connection.execute(_NEXT_DEADLINE).scalar_one_or_none()
+    return None if value is None else from_us(value)
+
+
+def count_by_state(connection: Connection) -> dict[State, int]:
+    rows = connection.execute(select(sandboxes.c.state, func.count()).group_by(sandboxes.c.state))
+    return {State(state): count for state, count in rows}
+
+
+def move(connection: Connection, sandbox_id: str, source: State, target: State, changes: Mapping[str, Any]) -> bool:
+    """Change the state if it still is `source`; says whether it was."""
+    statement = (
+        update(sandboxes)
+        .where(sandboxes.c.id == sandbox_id, sandboxes.c.state == source.value)
+        .values(state=target.value, **changes)
+    )
+    return connection.execute(statement).rowcount == 1
+
+
+def set_deadline(connection: Connection, sandbox_id: str, deadline_at: datetime) -> bool:
+    """Move the deadline of a running sandbox; says whether it was running."""
+    statement = (
+        update(sandboxes)
+        .where(sandboxes.c.id == sandbox_id, sandboxes.c.state == State.RUNNING.value)
+        .values(deadline_us=to_us(deadline_at))
+    )
+    return connection.execute(statement).rowcount == 1
+
+
+def _page_query(wanted: Filter, after: Position | None) -> Select[Any]:
+    query = select(sandboxes).where(sandboxes.c.owner == wanted.owner)
+    if wanted.states:
+        query = query.where(sandboxes.c.state.in_([state.value for state in wanted.states]))
+    if wanted.template is not None:
+        query = query.where(sandboxes.c.template == wanted.template)
+    if wanted.name is not None:
+        query = query.where(sandboxes.c.name == wanted.name)
+    for key, value in (wanted.metadata or {}).items():
+        entry = sandbox_metadata.c
+        query = query.where(
+            select(entry.sandbox_id)
+            .where(entry.sandbox_id == sandboxes.c.id, entry.key == key, entry.value == value)
+            .exists()
+        )
+    if after is not None:
+        query = query.where(tuple_(sandboxes.c.created_us, sandboxes.c.id) < (after.created_us, after.sandbox_id))
+    return query.order_by(sandboxes.c.created_us.desc(), sandboxes.c.id.desc())
+
+
+def _to_row(record: Record) -> dict[str, Any]:
+    sandbox = record.sandbox
+    return {
+        "id": sandbox.id,
+        "owner": record.owner,
+        "template": sandbox.template,
+        "name": sandbox.name,
+        "metadata": json.dumps(dict(sandbox.metadata)),
+        "cpu": sandbox.resources.cpu,
+        "memory_bytes": sandbox.resources.memory_bytes,
+        "disk_bytes": sandbox.resources.disk_bytes,
+        "pids": sandbox.resources.pids,
+        "state": sandbox.state.value,
+        "created_us": to_us(sandbox.created_at),
+        **lifecycle_columns(sandbox),
+    }
+
+
+def lifecycle_columns(sandbox: Sandbox) -> dict[str, Any]:
+    """The columns, beside the state, that a step of the lifecycle may change."""
+    return {
+        "started_us": None if sandbox.started_at is None else to_us(sandbox.started_at),
+        "deadline_us": to_us(sandbox.deadline_at),
+        "ended_us": None if sandbox.ended_at is None else to_us(sandbox.ended_at),
+        "end_reason": None if sandbox.end_reason is None else sandbox.end_reason.value,
+        "end_detail": sandbox.end_detail,
+    }
+
+
+def _from_row(row: Row[Any]) -> Record:
+    value = row._asdict()
+    sandbox = Sandbox(
+        id=value["id"],
+        template=value["template"],
+        name=value["name"],
+        metadata=json.loads(value["metadata"]),
+        resources=Resources(
+            cpu=value["cpu"],
+            memory_bytes=value["memory_bytes"],
+            disk_bytes=value["disk_bytes"],
+            pids=value["pids"],
+        ),
+        state=State(value["state"]),
+        created_at=from_us(value["created_us"]),
+        started_at=None if value["started_us"] is None else from_us(value["started_us"]),
+        deadline_at=from_us(value["deadline_us"]),
+        ended_at=None if value["ended_us"] is None else from_us(value["ended_us"]),
+        end_reason=None if value["end_reason"] is None else EndReason(value["end_reason"]),
+        end_detail=value["end_detail"],
+    )
+    return Record(owner=value["owner"], sandbox=sandbox)
+
+
+# Statements of the hot paths are built once; building one costs about as much as running it.
+_ADD = insert(sandboxes)
+_ADD_METADATA = insert(sandbox_metadata)
+_BY_ID = select(sandboxes).where(sandboxes.c.id == bindparam("sandbox_id"))
+_BY_LIVE_NAME = select(sandboxes).where(
+    and_(sandboxes.c.owner == bindparam("owner"), sandboxes.c.name == bindparam("name"), sandboxes.c.ended_us.is_(None))
+)
+_RUNNING = and_(sandboxes.c.ended_us.is_(None), sandboxes.c.state == State.RUNNING.value)
+_OVERDUE = select(sandboxes.c.id).where(_RUNNING, sandboxes.c.deadline_us <= bindparam("now_us"))
+_NEXT_DEADLINE = select(func.min(sandboxes.c.deadline_us)).where(_RUNNING)

@@ -1,0 +1,126 @@
+"""A blocking connection that speaks frames, in exact reads: it can change hands between two frames."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from atoll.guest.failure import Disconnected, Refused, refusal
+from atoll.model import limits
+from atoll.wire import framing
+from atoll.wire import guest as wire
+
+
+class Channel:
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        connection.settimeout(limits.TRANSFER_STALL_S_MAX)
+
+    def read_frame(self) -> framing.Frame:
+        head = self._read_exactly(framing.HEADER.size)
+        length, kind = framing.HEADER.unpack(head)
+        if length > limits.FRAME_BYTES_MAX:
+            raise Disconnected(f"a frame of {length} bytes")
+        return framing.Frame(kind, self._read_exactly(length))
+
+    def _read_exactly(self, count: int) -> bytes:
+        buffer = bytearray(count)
+        with memoryview(buffer) as view:
+            self._read_into(view)
+        return bytes(buffer)
+
+    def _read_into(self, view: memoryview) -> None:
+        got = 0
+        while got < len(view):
+            got += self._receive(view[got:])
+
+    def _receive(self, view: memoryview) -> int:
+        try:
+            got = self.socket.recv_into(view)
+        except OSError as error:
+            raise Disconnected(str(error)) from error
+        if got == 0:
+            raise Disconnected("end of stream")
+        return got
+
+    def read_control(self) -> dict[str, Any]:
+        frame = self.read_frame()
+        if frame.kind != framing.CONTROL:
+            raise Refused("invalid_argument", "a control frame was expected")
+        return parse(frame)
+
+    def read_upload(self) -> Iterator[memoryview]:
+        """The bytes of one upload, until the client commits to it. Leaving early, for any reason, means: no commit.
+
+        What is yielded is valid until the next one is asked for: it is all one buffer.
+        """
+        with memoryview(bytearray(limits.FRAME_BYTES_MAX)) as buffer:
+            while True:
+                self._read_into(buffer[: framing.HEADER.size])
+                length, kind = framing.HEADER.unpack_from(buffer)
+                if length > limits.FRAME_BYTES_MAX:
+                    raise Disconnected(f"a frame of {length} bytes")
+                if kind == framing.INPUT:
+                    yield from self._read_parts(buffer, length)
+                    continue
+                self._read_into(buffer[:length])
+                if kind == framing.CONTROL and parse(framing.Frame(kind, bytes(buffer[:length]))).get("do") == "commit":
+                    return
+                raise Refused("invalid_argument", "an upload is INPUT frames and then a commit")
+
+    def _read_parts(self, buffer: memoryview, length: int) -> Iterator[memoryview]:
+        """A payload as it comes: what has arrived is dealt with while the rest is on its way."""
+        while length:
+            got = self._receive(buffer[:length])
+            yield buffer[:got]
+            length -= got
+
+    def send_data(self, kind: int, payload: bytes | bytearray | memoryview) -> None:
+        self._send(framing.header(kind, len(payload)), payload)
+
+    def send_ok(self, value: dict[str, Any]) -> None:
+        self._send(wire.control({"ok": value}))
+
+    def send_event(self, kind: str, value: dict[str, Any]) -> None:
+        self._send(wire.control({"event": {"type": kind, **value}}))
+
+    def send_end(self, value: dict[str, Any]) -> None:
+        self._send(wire.control({"end": value}))
+
+    def send_error(self, error: BaseException) -> None:
+        reason = refusal(error)
+        self._send(wire.control({"error": {"code": reason.code, "message": reason.message}}))
+
+    def _send(self, *parts: bytes | bytearray | memoryview) -> None:
+        try:
+            sent = self.socket.sendmsg(parts)
+            for part in parts:
+                if sent >= len(part):
+                    sent -= len(part)
+                    continue
+                self.socket.sendall(memoryview(part)[sent:])
+                sent = 0
+        except OSError as error:
+            raise Disconnected(str(error)) from error
+
+    def discard_input(self) -> None:
+        """After an error in the middle of an upload: let the client's last bytes in, so that it reads the reason."""
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+            self.socket.settimeout(1.0)
+            for _ in range(256):
+                if not self.socket.recv(limits.FRAME_BYTES_MAX):
+                    return
+        except OSError:
+            return
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def parse(frame: framing.Frame) -> dict[str, Any]:
+    try:
+        return wire.parse_control(frame.payload)
+    except wire.MessageError as error:
+        raise Refused("invalid_argument", str(error)) from error

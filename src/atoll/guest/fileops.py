@@ -1,0 +1,36 @@
+"""The table of file operations. All run in a process that is the user they act for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from atoll.guest import changing, listing, packing, reading, searching, unpacking, watching, writing
+from atoll.guest.channel import Channel
+from atoll.guest.params import Params
+from atoll.guest.users import User
+
+FileOp = Callable[[User, Params, Channel], None]
+
+OPS: dict[str, FileOp] = {
+    "file.read": reading.read,
+    "file.write": writing.write,
+    "file.write_many": writing.write_many,
+    "file.stat": listing.stat,
+    "file.list": listing.list_folder,
+    "file.find": listing.find,
+    "file.move": changing.move,
+    "file.copy": changing.copy,
+    "file.remove": changing.remove,
+    "file.mkdir": changing.mkdir,
+    "file.chmod": changing.chmod,
+    "file.chown": changing.chown,
+    "file.symlink": changing.symlink,
+    "file.touch": changing.touch,
+    "file.xattr": changing.xattr_get,
+    "file.set_xattr": changing.xattr_set,
+    "file.search": searching.search,
+    "file.replace": searching.replace,
+    "file.pack": packing.pack,
+    "file.unpack": unpacking.unpack,
+    "file.watch": watching.watch,
+}

@@ -1,0 +1,92 @@
+"""What makes this sandbox itself: its token, environment, name and machine id; all change when it gets its owner."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from atoll.guest.channel import Channel
+from atoll.guest.failure import Refused
+from atoll.guest.params import Params, environment, integer, text
+from atoll.model import limits
+
+if TYPE_CHECKING:
+    from atoll.guest.agent import Agent
+
+_STARTED_S = time.monotonic()
+_HEX_64 = re.compile(r"[0-9a-f]{64}\Z")
+_HEX_32 = re.compile(r"[0-9a-f]{32}\Z")
+_HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?\Z")
+
+
+def info(agent: Agent, _params: Params, channel: Channel) -> None:
+    channel.send_ok(
+        {
+            "hostname": socket.gethostname(),
+            "kernel": platform.release(),
+            "machine": platform.machine(),
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "pid": os.getpid(),
+            "uptime_s": round(time.monotonic() - _STARTED_S, 3),
+            "clock": time.time(),
+            "user": agent.settings.user,
+            "operations": sorted(agent.ops),
+            "oom_kills": agent.memory.kills,
+        }
+    )
+
+
+def change(agent: Agent, params: Params, channel: Channel) -> None:
+    """All values are checked before the first is set. The new token counts from the next connection on."""
+    token_hash = text(params, "token_hash", agent.token_hash)
+    hostname = text(params, "hostname", "")
+    machine_id = text(params, "machine_id", "")
+    user = text(params, "user", agent.settings.user)
+    processes_max = integer(params, "processes_max", agent.workers.processes_max, high=limits.PIDS_MAX)
+    env = environment(params) if "env" in params else agent.env
+    for pattern, value, name in (
+        (_HEX_64, token_hash, "token_hash"),
+        (_HOSTNAME, hostname, "hostname"),
+        (_HEX_32, machine_id, "machine_id"),
+    ):
+        if value and not pattern.match(value):
+            raise Refused("invalid_argument", f"{name} is not well formed")
+    notes: list[str] = []
+    if hostname:
+        _note(notes, _set_hostname, hostname)
+    if machine_id:
+        _note(notes, _write, "/etc/machine-id", machine_id)
+    agent.workers.set_processes_max(processes_max)
+    agent.settings.user = user
+    agent.env = dict(env)
+    for draw_again in agent.reseed:
+        draw_again()
+    agent.token_hash = token_hash
+    channel.send_ok({"hostname": socket.gethostname(), "notes": notes})
+
+
+def _note(notes: list[str], function: object, *arguments: str) -> None:
+    """A root filesystem that cannot be written to must not keep a sandbox from its owner; the caller is told."""
+    assert callable(function)
+    try:
+        function(*arguments)
+    except OSError as error:
+        notes.append(f"{arguments[0]}: {os.strerror(error.errno or 0)}")
+
+
+def _set_hostname(name: str) -> None:
+    socket.sethostname(name)
+    _write("/etc/hostname", name)
+
+
+def _write(path: str, line: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(fd, line.encode() + b"\n")
+    finally:
+        os.close(fd)

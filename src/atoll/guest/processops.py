@@ -1,0 +1,191 @@
+"""Operations on processes: start, attach, list, signal, input, resize, wait, output."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from atoll.guest import users
+from atoll.guest.channel import Channel
+from atoll.guest.failure import Disconnected, Refused
+from atoll.guest.following import Following
+from atoll.guest.params import (
+    Params,
+    environment,
+    flag,
+    integer,
+    optional_integer,
+    record,
+    resolve,
+    seconds,
+    text,
+    texts,
+)
+from atoll.guest.processes import Process, Spec, signal_number
+from atoll.guest.terminal import SIZE_MAX
+from atoll.model import limits
+
+if TYPE_CHECKING:
+    from atoll.guest.agent import Agent
+
+_BOUNDS = ("cpu_s", "memory_bytes", "open_files", "file_bytes")
+
+
+def start(agent: Agent, params: Params, channel: Channel) -> None:
+    process = agent.processes.start(_spec(agent, params))
+    if flag(params, "detach"):
+        channel.send_ok(process.describe())
+        return
+    _follow(agent, params, channel, process, "started", {})
+
+
+def attach(agent: Agent, params: Params, channel: Channel) -> None:
+    process = agent.processes.find(params)
+    offsets = {"stdout": integer(params, "stdout_offset", 0), "stderr": integer(params, "stderr_offset", 0)}
+    _follow(agent, params, channel, process, "attached", offsets)
+
+
+def _follow(
+    agent: Agent, params: Params, channel: Channel, process: Process, kind: str, offsets: dict[str, int]
+) -> None:
+    try:
+        Following(channel, process, agent.pump, offsets).run({"type": kind, **process.describe(), "exit": None})
+    except Disconnected:
+        if flag(params, "kill_on_disconnect") and process.status is None:
+            agent.processes.end(process)
+        raise
+
+
+def _spec(agent: Agent, params: Params) -> Spec:
+    user = agent.user_of(params)
+    size = _size(params)
+    login = flag(params, "login")
+    command = params.get("cmd")
+    argv = texts(params, "argv")
+    shell = users.command_shell(user)
+    if command is not None and argv:
+        raise Refused("invalid_argument", "give argv or cmd, not both")
+    if command is not None:
+        argv = [shell, *(["-l"] if login else []), "-c", text(params, "cmd")]
+    elif not argv and size:
+        argv = [shell, *(["-l"] if login else [])]
+    elif not argv:
+        raise Refused("invalid_argument", "give argv or cmd")
+    elif login:
+        argv = [shell, "-l", "-c", 'exec "$@"', shell, *argv]
+    if not argv[0]:
+        raise Refused("invalid_argument", "the program has no name")
+    bounds = record(params, "limits")
+    if not set(bounds) <= set(_BOUNDS):
+        raise Refused("invalid_argument", f"limits may name {', '.join(_BOUNDS)}")
+    return Spec(
+        argv=argv,
+        env={**users.base_environment(user, terminal=size is not None), **agent.env, **environment(params)},
+        cwd=_cwd(params, user),
+        user=user,
+        tag=text(params, "tag", "", chars_max=limits.TAG_CHARS_MAX),
+        size=size,
+        stdin=flag(params, "stdin"),
+        timeout_s=seconds(params, "timeout_s"),
+        nice=integer(params, "nice", 0, low=-20, high=19),
+        bounds={name: integer(bounds, name, low=1) for name in bounds},
+    )
+
+
+def _cwd(params: Params, user: users.User) -> str:
+    asked = text(params, "cwd", "")
+    if asked:
+        return resolve(asked, user.home, "cwd")
+    return user.home if os.path.isdir(user.home) else "/"
+
+
+def _size(params: Params) -> tuple[int, int] | None:
+    if params.get("pty") in (None, False):
+        return None
+    pty = {} if params["pty"] is True else record(params, "pty")
+    return integer(pty, "cols", 80, low=1, high=SIZE_MAX), integer(pty, "rows", 24, low=1, high=SIZE_MAX)
+
+
+def list_all(agent: Agent, params: Params, channel: Channel) -> None:
+    running_only = flag(params, "running")
+    batch: list[Params] = []
+    count = 0
+    for process in agent.processes.all():
+        if running_only and process.exit is not None:
+            continue
+        batch.append(process.describe())
+        count += 1
+        if len(batch) >= 64:  # argv of up to 4 KiB each, escaped
+            channel.send_event("entries", {"entries": batch})
+            batch = []
+    if batch:
+        channel.send_event("entries", {"entries": batch})
+    channel.send_end({"count": count})
+
+
+def send_signal(agent: Agent, params: Params, channel: Channel) -> None:
+    """To a process that was started here, its group, or its whole tree; or to any other pid but the guest's own."""
+    number = signal_number(params.get("signal", "TERM"))
+    try:
+        process = agent.processes.find(params)
+    except Refused:
+        pid = optional_integer(params, "pid", low=2, high=2**31 - 1)
+        if pid is None or pid in agent.workers.own_pids():
+            raise
+        os.kill(pid, number)
+        channel.send_ok({"pid": pid})
+        return
+    if flag(params, "tree"):
+        (agent.processes.kill if number == 9 else agent.processes.end)(process)
+    else:
+        process.signal(number, group=flag(params, "group"))
+    channel.send_ok({"pid": process.pid})
+
+
+def send_stdin(agent: Agent, params: Params, channel: Channel) -> None:
+    """An upload that goes into a process's standard input; with `close`, that is then at its end."""
+    process = agent.processes.find(params)
+    deadline_s = time.monotonic() + (seconds(params, "timeout_s") or limits.TRANSFER_STALL_S_MAX)
+    count = 0
+    for data in channel.read_upload():
+        process.write_stdin_all(data, deadline_s)
+        count += len(data)
+    if flag(params, "close"):
+        process.close_stdin(by_caller=True)
+    channel.send_ok({"written": count})
+
+
+def resize(agent: Agent, params: Params, channel: Channel) -> None:
+    process = agent.processes.find(params)
+    process.resize(integer(params, "cols", low=1, high=SIZE_MAX), integer(params, "rows", low=1, high=SIZE_MAX))
+    channel.send_ok({})
+
+
+def wait(agent: Agent, params: Params, channel: Channel) -> None:
+    process = agent.processes.find(params)
+    if not process.finished.wait(seconds(params, "timeout_s")):
+        raise Refused("timeout", "the process has not ended yet")
+    channel.send_ok(process.describe())
+
+
+def output(agent: Agent, params: Params, channel: Channel) -> None:
+    """What is kept of one stream from an offset on, without waiting for more."""
+    process = agent.processes.find(params)
+    name = text(params, "stream", "stdout")
+    ring = process.rings.get(name)
+    if ring is None:
+        raise Refused("invalid_argument", "the process has no such stream")
+    offset = integer(params, "offset", 0)
+    end = min(ring.end, offset + integer(params, "length", limits.RING_BYTES_MAX))
+    begin = min(max(offset, ring.start), ring.end)
+    opened = {"offset": begin, "dropped": max(0, begin - offset), "end": ring.end, "exit": process.exit}
+    channel.send_event("opened", opened)
+    position = begin
+    while position < end:
+        position, data = ring.read(position, min(limits.PUMP_READ_BYTES, end - position))
+        if not data:
+            break
+        channel.send_data(1 if name == "stdout" else 2, data)
+        position += len(data)
+    channel.send_end({"next_offset": position, "exit": process.exit})

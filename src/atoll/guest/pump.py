@@ -1,0 +1,151 @@
+"""One thread that moves what children write into their rings, hears from the spawners, and keeps the timers.
+
+A stream whose ring is full of bytes that a follower has not read yet is left alone for a while (its writer blocks, as
+on any pipe); `nudge` or the stall limit brings it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import heapq
+import itertools
+import os
+import selectors
+import struct
+import termios
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from atoll.guest.ring import Ring
+from atoll.model import limits
+
+
+class Stream:
+    """The reading end of one pipe or terminal."""
+
+    def __init__(self, fd: int, ring: Ring, on_change: Callable[[], None]) -> None:
+        self.fd = fd
+        self.ring = ring
+        self.on_change = on_change  # called in the pump's thread, after bytes or the end
+        self.ended = False
+        self.paused = False
+        self.settle_offset: int | None = None  # set when the program ended: what it wrote itself ends here
+        os.set_blocking(fd, False)
+
+    @property
+    def settled(self) -> bool:
+        """All that the program itself wrote is in the ring, whoever else still holds the other end."""
+        return self.ended or (self.settle_offset is not None and self.ring.end >= self.settle_offset)
+
+    def waiting_bytes(self) -> int:
+        try:
+            return int(struct.unpack("i", fcntl.ioctl(self.fd, termios.FIONREAD, b"\0\0\0\0"))[0])
+        except OSError:
+            return 0
+
+
+class Pump(threading.Thread):
+    def __init__(self) -> None:
+        super().__init__(name="pump", daemon=True)
+        self._selector = selectors.DefaultSelector()
+        self._calls: deque[Callable[[], None]] = deque()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._paused: set[Stream] = set()
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._selector.register(self._wake_fd, selectors.EVENT_READ, self._woken)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run this in the pump's thread, soon."""
+        self._calls.append(function)
+        os.eventfd_write(self._wake_fd, 1)
+
+    def call_later(self, delay_s: float, function: Callable[[], None]) -> None:
+        due = time.monotonic() + delay_s
+        self.call(lambda: heapq.heappush(self._timers, (due, next(self._numbers), function)))
+
+    def add(self, stream: Stream) -> None:
+        """Only in the pump's thread."""
+        self._selector.register(stream.fd, selectors.EVENT_READ, lambda: self._read(stream))
+
+    def add_reader(self, fd: int, function: Callable[[], None]) -> None:
+        self.call(lambda: self._register(fd, function))
+
+    def _register(self, fd: int, function: Callable[[], None]) -> None:
+        self._selector.register(fd, selectors.EVENT_READ, function)
+
+    def remove_reader(self, fd: int) -> None:
+        """Only in the pump's thread."""
+        self._selector.unregister(fd)
+
+    def nudge(self, stream: Stream) -> None:
+        """A follower of this stream has read on."""
+        if stream.paused:
+            self.call(self._resume_paused)
+
+    def run(self) -> None:
+        while True:
+            for key, _ in self._selector.select(self._wait_s()):
+                key.data()
+            while self._calls:
+                self._calls.popleft()()
+            now_s = time.monotonic()
+            while self._timers and self._timers[0][0] <= now_s:
+                heapq.heappop(self._timers)[2]()
+            if self._paused:
+                self._resume_paused()
+
+    def _wait_s(self) -> float | None:
+        if self._calls:
+            return 0
+        wait_s = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+        if self._paused:
+            wait_s = min(wait_s if wait_s is not None else 0.5, 0.5)
+        return wait_s
+
+    def _woken(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake_fd)
+
+    def _resume_paused(self) -> None:
+        now_s = time.monotonic()
+        for stream in [stream for stream in self._paused if stream.ring.room_bytes(now_s) > 0]:
+            self._paused.discard(stream)
+            stream.paused = False
+            if not stream.ended:
+                self.add(stream)
+
+    def _read(self, stream: Stream) -> None:
+        room = stream.ring.room_bytes(time.monotonic())
+        if room <= 0:
+            self._selector.unregister(stream.fd)
+            stream.paused = True
+            self._paused.add(stream)
+            return
+        try:
+            data = os.read(stream.fd, min(room, limits.PUMP_READ_BYTES))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if error.errno not in (errno.EIO, errno.EBADF):
+                raise
+            data = b""  # EIO: the last holder of a terminal is gone
+        if data:
+            stream.ring.append(data)
+        else:
+            self.end(stream)
+        stream.on_change()
+
+    def end(self, stream: Stream) -> None:
+        """Only in the pump's thread."""
+        if not stream.ended:
+            stream.ended = True
+            if stream.paused:
+                self._paused.discard(stream)
+            else:
+                self._selector.unregister(stream.fd)
+            os.close(stream.fd)

@@ -1,0 +1,117 @@
+"""Searching in the content of files, and replacing in them. Runs in a process of its own, with a CPU limit."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat as modes
+from collections.abc import Iterator
+
+from atoll.guest.channel import Channel
+from atoll.guest.failure import Refused
+from atoll.guest.listing import Batches, Pattern, walk
+from atoll.guest.params import Params, flag, integer, path, text, texts
+from atoll.guest.reading import open_regular
+from atoll.guest.users import User
+from atoll.guest.writing import store
+from atoll.model import limits
+
+_SNIFF_BYTES = 8192
+
+
+def _expression(params: Params) -> re.Pattern[bytes]:
+    pattern = text(params, "pattern", chars_max=16 * limits.KIB).encode("utf-8", "surrogateescape")
+    if not flag(params, "regex", True):
+        pattern = re.escape(pattern)
+    try:
+        return re.compile(pattern, re.IGNORECASE if flag(params, "ignore_case") else 0)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise Refused("invalid_argument", f"not a regular expression: {error}") from None
+
+
+def _files(user: User, params: Params) -> Iterator[tuple[str, os.stat_result]]:
+    """The regular files that are meant: one, or those below a folder whose names fit `glob`."""
+    for given in texts(params, "paths") or [path(params, user.home)]:
+        root = path({"path": given}, user.home)
+        found = os.stat(root)
+        if not modes.S_ISDIR(found.st_mode):
+            yield root, found
+            continue
+        pattern = Pattern(text(params, "glob", "*", chars_max=limits.PATH_BYTES_MAX))
+        for name, below, _ in walk(root, limits.TREE_DEPTH_MAX):
+            if modes.S_ISREG(below.st_mode) and pattern.matches(os.path.relpath(name, root)):
+                yield name, below
+
+
+def _content(name: str) -> bytes | None:
+    """All of a text file; None for one that is binary, too large or not readable."""
+    try:
+        fd, found = open_regular(name)
+    except (OSError, Refused):
+        return None
+    with open(fd, "rb") as file:
+        if found.st_size > limits.SEARCH_FILE_BYTES_MAX:
+            return None
+        content = file.read(limits.SEARCH_FILE_BYTES_MAX + 1)
+    if len(content) > limits.SEARCH_FILE_BYTES_MAX or b"\0" in content[:_SNIFF_BYTES]:
+        return None
+    return content
+
+
+def search(user: User, params: Params, channel: Channel) -> None:
+    """Lines that match, with their numbers; columns count bytes from 1."""
+    expression = _expression(params)
+    matches_max = integer(params, "matches_max", 1000, low=1, high=limits.SEARCH_MATCHES_MAX)
+    batches = Batches(channel, matches_max)
+    searched = skipped = 0
+    for name, _ in _files(user, params):
+        content = _content(name)
+        if content is None:
+            skipped += 1
+            continue
+        searched += 1
+        if not all(batches.add(match) for match in _matches(name, content, expression)):
+            break
+    batches.end(searched=searched, skipped=skipped)
+
+
+def _matches(name: str, content: bytes, expression: re.Pattern[bytes]) -> Iterator[Params]:
+    for number, line in enumerate(content.split(b"\n"), 1):
+        found = expression.search(line)
+        if found is not None:
+            shown = line[: limits.SEARCH_LINE_BYTES_MAX]
+            yield {
+                "path": name,
+                "line": number,
+                "column": found.start() + 1,
+                "length": found.end() - found.start(),
+                "text": shown.decode("utf-8", "surrogateescape"),
+                "cut": len(shown) < len(line),
+            }
+
+
+def replace(user: User, params: Params, channel: Channel) -> None:
+    """Every match in every file that is meant; each file changes as a whole or not at all."""
+    expression = _expression(params)
+    replacement = text(params, "replacement", chars_max=limits.MIB).encode("utf-8", "surrogateescape")
+    if not flag(params, "regex", True):
+        replacement = replacement.replace(b"\\", b"\\\\")
+    batches = Batches(channel, limits.SEARCH_MATCHES_MAX)
+    total = skipped = 0
+    for name, _ in _files(user, params):
+        content = _content(name)
+        if content is None:
+            skipped += 1
+            continue
+        try:
+            changed, count = expression.subn(replacement, content)
+        except (re.error, IndexError) as error:
+            raise Refused("invalid_argument", f"not a replacement: {error}") from None
+        if not count:
+            continue
+        if not flag(params, "dry_run"):
+            store(name, {"parents": False}, [changed])
+        total += count
+        if not batches.add({"path": name, "count": count}):
+            break
+    batches.end(replaced=total, skipped=skipped)

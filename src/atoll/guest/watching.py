@@ -1,0 +1,164 @@
+"""Watching a folder: an event for each change, also below it, and one that says so when changes were lost."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import stat as modes
+import struct
+from typing import NamedTuple
+
+from atoll.guest.channel import Channel
+from atoll.guest.failure import Disconnected, Refused
+from atoll.guest.listing import walk
+from atoll.guest.params import Params, flag, path
+from atoll.guest.users import User
+from atoll.model import limits
+
+_EVENT = struct.Struct("iIII")
+_IN_MODIFY, _IN_ATTRIB, _IN_CLOSE_WRITE = 0x2, 0x4, 0x8
+_IN_MOVED_FROM, _IN_MOVED_TO, _IN_CREATE, _IN_DELETE, _IN_DELETE_SELF = 0x40, 0x80, 0x100, 0x200, 0x400
+_IN_MOVE_SELF, _IN_UNMOUNT, _IN_Q_OVERFLOW, _IN_IGNORED, _IN_ISDIR = 0x800, 0x2000, 0x4000, 0x8000, 0x40000000
+_IN_NONBLOCK, _IN_CLOEXEC, _IN_DONT_FOLLOW = 0x800, 0x80000, 0x2000000
+_NAMES = {
+    _IN_CREATE: "created",
+    _IN_MODIFY: "modified",
+    _IN_CLOSE_WRITE: "written",
+    _IN_ATTRIB: "attributes",
+    _IN_DELETE: "removed",
+    _IN_MOVED_FROM: "moved_from",
+    _IN_MOVED_TO: "moved_to",
+}
+_MASK = sum(_NAMES) | _IN_DELETE_SELF | _IN_MOVE_SELF
+
+
+class Change(NamedTuple):
+    watch: int
+    mask: int
+    cookie: int
+    name: str
+
+
+def parse_changes(data: bytes) -> list[Change]:
+    """What the kernel wrote, entry by entry."""
+    changes = []
+    position = 0
+    while position + _EVENT.size <= len(data):
+        watch, mask, cookie, length = _EVENT.unpack_from(data, position)
+        position += _EVENT.size
+        name = data[position : position + length].rstrip(b"\0")
+        position += length
+        changes.append(Change(watch, mask, cookie, os.fsdecode(name)))
+    return changes
+
+
+class Inotify:
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self.fd = int(self._libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC))
+        if self.fd < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        self.folders: dict[int, str] = {}
+
+    def add(self, folder: str) -> None:
+        if len(self.folders) >= limits.WATCH_FOLDERS_MAX:
+            raise Refused("too_large", f"more than {limits.WATCH_FOLDERS_MAX} folders to watch")
+        watch = int(self._libc.inotify_add_watch(self.fd, os.fsencode(folder), _MASK | _IN_DONT_FOLLOW))
+        if watch < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), folder)
+        self.folders[watch] = folder
+
+    def rename(self, old: str, new: str) -> None:
+        """Watches stay on a folder that was moved; only its name is another."""
+        for watch, folder in self.folders.items():
+            if folder == old or folder.startswith(old + "/"):
+                self.folders[watch] = new + folder[len(old) :]
+
+
+def watch(user: User, params: Params, channel: Channel) -> None:
+    """Until the client leaves or the folder is gone."""
+    root = os.path.realpath(path(params, user.home))
+    if not modes.S_ISDIR(os.stat(root).st_mode):
+        raise Refused("not_directory", f"{root}: not a directory")
+    inotify = Inotify()
+    try:
+        Watch(root, inotify, channel, recursive=flag(params, "recursive")).run()
+    finally:
+        os.close(inotify.fd)
+
+
+class Watch:
+    def __init__(self, root: str, inotify: Inotify, channel: Channel, *, recursive: bool) -> None:
+        self._root = root
+        self._inotify = inotify
+        self._channel = channel
+        self._recursive = recursive
+        self._moved: dict[int, str] = {}  # folders on their way from one name to another, by cookie
+
+    def run(self) -> None:
+        self._inotify.add(self._root)
+        if self._recursive:
+            self._add_below(self._root, tell=False)
+        self._channel.send_event("watching", {"path": self._root, "folders": len(self._inotify.folders)})
+        poll = select.poll()
+        poll.register(self._inotify.fd, select.POLLIN)
+        poll.register(self._channel.socket, select.POLLIN)
+        while True:
+            for fd, _ in poll.poll():
+                if fd != self._inotify.fd:
+                    raise Disconnected("the client left")
+                for change in parse_changes(os.read(fd, 64 * limits.KIB)):
+                    if not self._tell(change):
+                        self._channel.send_end({"reason": "removed"})
+                        return
+
+    def _add_below(self, folder: str, *, tell: bool) -> None:
+        """Folders that appeared may hold more by now: what is in them is told as created, at worst twice."""
+        try:
+            for name, found, _ in walk(folder, limits.TREE_DEPTH_MAX):
+                is_folder = modes.S_ISDIR(found.st_mode)
+                if is_folder:
+                    self._inotify.add(name)
+                if tell:
+                    self._send("created", name, is_folder)
+        except FileNotFoundError:
+            pass
+
+    def _send(self, kind: str, name: str, is_folder: bool, **more: object) -> None:
+        self._channel.send_event(kind, {"path": name, "directory": is_folder, **more})
+
+    def _tell(self, change: Change) -> bool:
+        if change.mask & _IN_Q_OVERFLOW:
+            self._channel.send_event("overflow", {"path": self._root})
+            return True
+        folder = self._inotify.folders.get(change.watch)
+        if folder is None:
+            return True
+        if change.mask & (_IN_IGNORED | _IN_DELETE_SELF | _IN_UNMOUNT | _IN_MOVE_SELF):
+            if change.mask & (_IN_IGNORED | _IN_UNMOUNT):
+                self._inotify.folders.pop(change.watch, None)
+            return folder != self._root
+        name = os.path.join(folder, change.name) if change.name else folder
+        is_folder = bool(change.mask & _IN_ISDIR)
+        more = {"cookie": change.cookie} if change.cookie else {}
+        self._send(
+            next((word for bit, word in _NAMES.items() if change.mask & bit), "changed"), name, is_folder, **more
+        )
+        if is_folder and self._recursive:
+            self._follow_folder(change, name)
+        return True
+
+    def _follow_folder(self, change: Change, name: str) -> None:
+        if change.mask & _IN_MOVED_FROM:
+            if len(self._moved) > 1024:
+                self._moved.clear()  # moved out of sight, all of them
+            self._moved[change.cookie] = name
+        elif change.mask & _IN_MOVED_TO and change.cookie in self._moved:
+            self._inotify.rename(self._moved.pop(change.cookie), name)
+        elif change.mask & (_IN_CREATE | _IN_MOVED_TO):
+            try:
+                self._inotify.add(name)
+                self._add_below(name, tell=True)
+            except FileNotFoundError:
+                pass  # gone again already

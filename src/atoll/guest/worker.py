@@ -1,0 +1,182 @@
+"""A process that is one user: it starts that user's programs and does that user's file work, with that user's rights.
+
+It vforks, because a fork costs more inside the sandbox than everything else about starting a program. It hears of the
+end of its children by SIGCHLD and tells the guest. Connections of file operations are handed to it and served in
+threads here; work that can burn CPU without end gets a process of its own (`one_off`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import selectors
+import signal
+import socket
+import subprocess
+import termios
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from atoll.guest import passing
+from atoll.guest.channel import Channel
+from atoll.guest.failure import Disconnected, Refused, refusal
+from atoll.guest.users import User
+from atoll.model import limits
+
+_RLIMITS = {
+    "cpu_s": resource.RLIMIT_CPU,
+    "memory_bytes": resource.RLIMIT_AS,
+    "open_files": resource.RLIMIT_NOFILE,
+    "file_bytes": resource.RLIMIT_FSIZE,
+}
+
+
+def run(user: User, job: dict[str, Any], fd: int) -> None:
+    threading.stack_size(limits.THREAD_STACK_BYTES)
+    connection = socket.socket(fileno=fd)
+    if job["kind"] == "one_off":
+        cpu_s = limits.ONE_OFF_CPU_S_MAX
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
+        serve(user, job["request"], Channel(connection))
+    else:
+        Worker(user, connection).run()
+
+
+def serve(user: User, request: dict[str, Any], channel: Channel) -> None:
+    """One file operation, from its request to the end of its connection."""
+    from atoll.guest import fileops  # here, so that a user who only runs commands does not pay for it
+
+    try:
+        try:
+            fileops.OPS[request["op"]](user, request, channel)
+        except Disconnected:
+            pass
+        except BaseException as error:  # whatever it is, the caller is told
+            channel.send_error(error)
+            channel.discard_input()
+    except Disconnected:
+        pass
+    finally:
+        channel.close()
+
+
+class Worker:
+    def __init__(self, user: User, control: socket.socket) -> None:
+        self._user = user
+        self._control = control
+        self._threads = threading.BoundedSemaphore(limits.WORKER_THREADS_MAX)
+
+    def run(self) -> None:
+        readable, writable = os.pipe()
+        os.set_blocking(readable, False)
+        os.set_blocking(writable, False)
+        signal.signal(signal.SIGCHLD, _ignore)
+        signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(readable, selectors.EVENT_READ)
+            selector.register(self._control, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.fd == readable:
+                        os.read(readable, 4096)
+                        self._reap()
+                    else:
+                        self._take()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            cpu_s = round(usage.ru_utime + usage.ru_stime, 6)
+            passing.send(self._control, {"exited": pid, "status": status, "cpu_s": cpu_s})
+
+    def _take(self) -> None:
+        message, fds = passing.receive(self._control)  # Disconnected ends this process: the guest is gone
+        if message["do"] == "serve":
+            self._serve(message["request"], socket.socket(fileno=fds[0]))
+            return
+        try:
+            reply = {"started": message["id"], "pid": start(message, fds)}
+        except (Refused, OSError, ValueError, subprocess.SubprocessError) as error:
+            reason = refusal(error)
+            reply = {"failed": message["id"], "code": reason.code, "message": reason.message}
+        finally:
+            for fd in fds:
+                os.close(fd)
+        passing.send(self._control, reply)
+
+    def _serve(self, request: dict[str, Any], connection: socket.socket) -> None:
+        channel = Channel(connection)
+        if not self._threads.acquire(blocking=False):
+            with contextlib.suppress(Disconnected):
+                channel.send_error(Refused("busy", f"{limits.WORKER_THREADS_MAX} file operations at once are the most"))
+            channel.close()
+            return
+        thread = threading.Thread(target=self._serve_and_release, args=(request, channel), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads
+            self._threads.release()
+            channel.close()
+
+    def _serve_and_release(self, request: dict[str, Any], channel: Channel) -> None:
+        try:
+            serve(self._user, request, channel)
+        finally:
+            self._threads.release()
+
+
+def _ignore(number: int, frame: object) -> None:
+    """A handler must exist for the wake-up descriptor to be written to."""
+
+
+def start(message: dict[str, Any], fds: list[int]) -> int:
+    """Start one program; its pid. `fds` are stdin, stdout and stderr, or the terminal alone."""
+    cwd = message["cwd"]
+    if not os.path.isdir(cwd):
+        raise Refused("not_found" if not os.path.exists(cwd) else "not_directory", f"no such working directory: {cwd}")
+    stdin, stdout, stderr = fds if len(fds) == 3 else (fds[0],) * 3
+    try:
+        process = subprocess.Popen(
+            message["argv"],
+            executable=message.get("executable"),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            env=message["env"],
+            close_fds=False,  # all of ours close at exec by themselves
+            start_new_session=True,
+            preexec_fn=_preparation(message["pty"], message["limits"]),
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        raise Refused("no_such_program", f"no such program: {message['argv'][0]}") from None
+    except PermissionError:
+        raise Refused("permission_denied", f"not allowed to run {message['argv'][0]} in {cwd}") from None
+    except OSError as error:
+        if error.errno == 8:  # ENOEXEC
+            raise Refused("no_such_program", f"not a program: {message['argv'][0]}") from None
+        raise
+    process.returncode = 0  # we reap it ourselves; this keeps the object from doing so
+    return process.pid
+
+
+def _preparation(pty: bool, bounds: dict[str, int]) -> Callable[[], None] | None:
+    """What must happen between fork and exec; None where nothing must, because then a vfork will do."""
+    if not pty and not bounds:
+        return None
+
+    def prepare() -> None:
+        if pty:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        for name, bound in bounds.items():
+            resource.setrlimit(_RLIMITS[name], (bound, bound))
+
+    return prepare

@@ -1,0 +1,166 @@
+"""The guest's side of its per-user workers: started when first needed, and again if killed."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from atoll.guest import passing, tree
+from atoll.guest.failure import Disconnected, Refused
+from atoll.guest.pump import Pump
+from atoll.guest.users import User
+from atoll.guest.zygote import Zygote
+from atoll.model import limits
+
+ExitFunction = Callable[[int, int, float], None]  # pid, wait status, cpu seconds
+
+
+class _Pending:
+    """One start that the worker has not answered yet."""
+
+    def __init__(self, on_pid: Callable[[int], None]) -> None:
+        self.answered = threading.Event()
+        self.on_pid = on_pid
+        self.refusal: Refused | None = None
+
+
+class WorkerLink:
+    def __init__(self, connection: socket.socket, pid: int, pump: Pump, on_exit: ExitFunction) -> None:
+        self.pid = pid
+        self.alive = True
+        self._socket = connection
+        self._pump = pump
+        self._on_exit = on_exit
+        self._lock = threading.Lock()
+        self._pending: dict[str, _Pending] = {}
+        self._children: set[int] = set()
+        pump.add_reader(connection.fileno(), self._heard)
+
+    def start(self, message: dict[str, Any], fds: Sequence[int], on_pid: Callable[[int], None]) -> None:
+        """Start a program. `on_pid` is called in the pump's thread, before anything else is heard of the process."""
+        pending = _Pending(on_pid)
+        with self._lock:
+            self._pending[message["id"]] = pending
+        try:
+            self._send({"do": "spawn", **message}, fds)
+            if not pending.answered.wait(limits.WORKER_REPLY_S_MAX):
+                tree.send(self.pid, 9)  # stopped by its own user, most likely; the next start gets a new one
+                raise Refused("timeout", "the sandbox did not start the program in time")
+        finally:
+            with self._lock:
+                self._pending.pop(message["id"], None)
+        if pending.refusal is not None:
+            raise pending.refusal
+
+    def hand_over(self, request: dict[str, Any], fd: int) -> None:
+        self._send({"do": "serve", "request": request}, [fd])
+
+    def _send(self, message: dict[str, Any], fds: Sequence[int]) -> None:
+        with self._lock:
+            passing.send(self._socket, message, fds)
+
+    def _heard(self) -> None:
+        """In the pump's thread. The worker runs with its user's rights, so its user may have taken it over."""
+        try:
+            message, fds = passing.receive(self._socket)
+            for fd in fds:
+                os.close(fd)
+            self._take(message)
+        except (Disconnected, KeyError, TypeError, ValueError):
+            self._lost()
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "exited" in message:
+            pid = int(message["exited"])
+            if pid in self._children:
+                self._children.remove(pid)
+                self._on_exit(pid, int(message["status"]), float(message["cpu_s"]))
+            return
+        with self._lock:
+            pending = self._pending.get(str(message.get("started", message.get("failed"))))
+        if pending is None:
+            return
+        if "started" in message:
+            pid = int(message["pid"])
+            self._children.add(pid)
+            pending.on_pid(pid)
+        else:
+            pending.refusal = Refused(str(message["code"]), str(message["message"]))
+        pending.answered.set()
+
+    def _lost(self) -> None:
+        self.alive = False
+        self._pump.remove_reader(self._socket.fileno())
+        self._socket.close()
+        with self._lock:
+            for pending in self._pending.values():
+                pending.refusal = Refused(
+                    "busy", "the process that starts programs for this user was killed; try again"
+                )
+                pending.answered.set()
+
+
+class Workers:
+    def __init__(self, zygote: Zygote, pump: Pump, on_exit: ExitFunction, processes_max: int) -> None:
+        self.processes_max = processes_max
+        self._zygote = zygote
+        self._pump = pump
+        self._on_exit = on_exit
+        self._lock = threading.Lock()
+        self._links: dict[User, WorkerLink] = {}
+        self._retired: list[WorkerLink] = []
+
+    def own_pids(self) -> set[int]:
+        """Processes that are the guest itself: never listed as the user's, never ended."""
+        links = [*self._links.values(), *self._retired]
+        return {os.getpid(), self._zygote.pid, *(link.pid for link in links if link.alive)}
+
+    def of(self, user: User) -> WorkerLink:
+        with self._lock:
+            link = self._links.get(user)
+            if link is None or not link.alive:
+                ours, theirs = socket.socketpair()
+                with theirs:
+                    pid = self._zygote.fork(user, {"kind": "worker"}, theirs.fileno(), self.processes_max)
+                ours.settimeout(limits.WORKER_REPLY_S_MAX)
+                link = self._links[user] = WorkerLink(ours, pid, self._pump, self._on_exit)
+            return link
+
+    def start(self, user: User, message: dict[str, Any], fds: Sequence[int], on_pid: Callable[[int], None]) -> None:
+        try:
+            self.of(user).start(message, fds, on_pid)
+        except Disconnected:  # killed since it was last used: one more try, with a new one
+            self._forget(user)
+            self.of(user).start(message, fds, on_pid)
+
+    def hand_over(self, user: User, request: dict[str, Any], fd: int) -> None:
+        try:
+            self.of(user).hand_over(request, fd)
+        except Disconnected:
+            self._forget(user)
+            self.of(user).hand_over(request, fd)
+
+    def hand_over_one_off(self, user: User, request: dict[str, Any], fd: int) -> None:
+        self._zygote.fork(user, {"kind": "one_off", "request": request}, fd, self.processes_max)
+
+    def set_processes_max(self, processes_max: int) -> None:
+        """For programs that start from now on."""
+        with self._lock:
+            if processes_max == self.processes_max:
+                return
+            self.processes_max = processes_max
+            bound = processes_max or resource.RLIM_INFINITY
+            for user, link in list(self._links.items()):
+                try:
+                    resource.prlimit(link.pid, resource.RLIMIT_NPROC, (bound, bound))
+                except OSError:
+                    # It goes on until its last child has ended; the user's next program gets a new one.
+                    self._retired = [*(old for old in self._retired if old.alive), self._links.pop(user)]
+
+    def _forget(self, user: User) -> None:
+        with self._lock:
+            self._links.pop(user, None)

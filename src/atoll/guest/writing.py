@@ -1,0 +1,182 @@
+"""Writing files: all or nothing, so that a reader never sees half of one and a full disk leaves the old one intact."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as modes
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from atoll.guest.channel import Channel, parse
+from atoll.guest.failure import Refused
+from atoll.guest.listing import describe
+from atoll.guest.params import Params, flag, optional_integer, path
+from atoll.guest.users import User
+from atoll.wire import framing
+
+_MODE_NEW = 0o644
+
+
+def write(user: User, params: Params, channel: Channel) -> None:
+    channel.send_ok(store(path(params, user.home), params, channel.read_upload()))
+
+
+def write_many(user: User, params: Params, channel: Channel) -> None:
+    """Each file is a control frame with `path` and the options of a write, then INPUT frames; a commit ends the last.
+
+    The first that fails ends the call; those before it stay written, and the error says how many.
+    """
+    frames = _Frames(channel)
+    written = 0
+    while frames.head is not None:
+        options = frames.head
+        try:
+            store(path(options, user.home), {**params, **options}, frames.body())
+        except OSError as error:
+            words = os.strerror(error.errno or 0)
+            raise OSError(error.errno, f"{words} ({written} files were written)", error.filename) from None
+        written += 1
+    channel.send_ok({"written": written})
+
+
+class _Frames:
+    """Cuts one upload into files."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.head: Params | None = channel.read_control()
+        self._check()
+
+    def _check(self) -> None:
+        if self.head is not None and self.head.get("do") == "commit":
+            self.head = None
+
+    def body(self) -> Iterator[bytes]:
+        while True:
+            frame = self._channel.read_frame()
+            if frame.kind == framing.INPUT:
+                yield frame.payload
+            elif frame.kind == framing.CONTROL:
+                self.head = parse(frame)
+                self._check()
+                return
+            else:
+                raise Refused("invalid_argument", "an upload is control and INPUT frames")
+
+
+def store(name: str, params: Params, data: Iterable[bytes | memoryview]) -> Params:
+    """Put these bytes where `name` leads; what the file is afterwards."""
+    mode = optional_integer(params, "mode", high=0o7777)
+    size = optional_integer(params, "size")
+    if flag(params, "parents", True):
+        os.makedirs(os.path.dirname(name), exist_ok=True)
+    name = os.path.realpath(name)  # a link stays a link: what it points to is replaced
+    old = _old(name)
+    if flag(params, "exclusive") and old is not None:
+        raise Refused("exists", f"{name}: exists")
+    if flag(params, "append"):
+        _append(name, data, mode)
+    elif not flag(params, "atomic", True) or (old is not None and not modes.S_ISREG(old.st_mode)):
+        _in_place(name, data, mode)
+    else:
+        _replace(name, old, data, mode, size)
+    return describe(name, os.stat(name))
+
+
+def _old(name: str) -> os.stat_result | None:
+    try:
+        found = os.stat(name)
+    except FileNotFoundError:
+        return None
+    if modes.S_ISDIR(found.st_mode):
+        raise Refused("is_directory", f"{name}: is a directory")
+    if not (modes.S_ISREG(found.st_mode) or modes.S_ISCHR(found.st_mode)):
+        raise Refused("invalid_argument", f"{name}: not a regular file")
+    if not os.access(name, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+    return found
+
+
+def _write_all(fd: int, data: Iterable[bytes | memoryview]) -> int:
+    total = 0
+    for chunk in data:
+        rest = memoryview(chunk)
+        while len(rest):
+            rest = rest[os.write(fd, rest) :]
+        total += len(chunk)
+    return total
+
+
+def _append(name: str, data: Iterable[bytes | memoryview], mode: int | None) -> None:
+    """All or nothing here too: what was added is cut off again when it does not all fit."""
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _MODE_NEW if mode is None else mode)
+    try:
+        before = os.fstat(fd).st_size
+        try:
+            _write_all(fd, data)
+        except BaseException:
+            with suppress(OSError):
+                os.ftruncate(fd, before)
+            raise
+        if mode is not None:
+            os.fchmod(fd, mode)
+    finally:
+        os.close(fd)
+
+
+def _in_place(name: str, data: Iterable[bytes | memoryview], mode: int | None) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK
+    fd = os.open(name, flags, _MODE_NEW if mode is None else mode)
+    try:
+        os.set_blocking(fd, True)
+        _write_all(fd, data)
+        if mode is not None:
+            os.fchmod(fd, mode)
+    finally:
+        os.close(fd)
+
+
+def _replace(name: str, old: os.stat_result | None, data: Iterable[bytes | memoryview], mode: int | None, size: int | None) -> None:
+    """Into a new file beside it, then over it, with the old one's owner and rights."""
+    temporary = os.path.join(os.path.dirname(name), f".atoll-{os.urandom(8).hex()}")
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except PermissionError:
+        if old is None:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name) from None
+        _in_place(name, data, mode)  # the file may be written, its folder may not: there is no other way
+        return
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from None
+    try:
+        try:
+            if old is not None and not _take_owner(fd, old):
+                os.unlink(temporary)
+                _in_place(name, data, mode)
+                return
+            total = _write_all(fd, data)
+            if size is not None and total != size:
+                raise Refused("invalid_argument", f"{total} bytes came, {size} were announced")
+            os.fchmod(fd, mode if mode is not None else modes.S_IMODE(old.st_mode) if old is not None else _MODE_NEW)
+        finally:
+            os.close(fd)
+        os.replace(temporary, name)
+    except BaseException as error:
+        with suppress(OSError):
+            os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, name) from None
+        raise
+
+
+def _take_owner(fd: int, old: os.stat_result) -> bool:
+    """Whether the new file could be given the old one's owner; False where only root could do that."""
+    new = os.fstat(fd)
+    if (new.st_uid, new.st_gid) == (old.st_uid, old.st_gid):
+        return True
+    try:
+        os.fchown(fd, old.st_uid, old.st_gid)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,86 @@
+"""The life of a sandbox as one transition table; the only place where states change.
+
+    creating ──started──▶ running ──kill_asked──▶ ending ──gone──▶ killed
+        │                    │                       ▲
+        │                    ├──deadline_passed──────┘
+        │                    └──died──────────────────────────────▶ failed
+        ├──kill_asked──▶ ending
+        └──start_failed──────────────────────────────────────────▶ failed
+
+`ending` is on record before anything is torn down, so that a server that dies in the middle of a kill finishes it when
+it is back. `killed` and `failed` are final. Each end has a reason; the first reason given is the one that stays.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from atoll.model.errors import Conflict
+
+
+class State(StrEnum):
+    CREATING = "creating"
+    RUNNING = "running"
+    ENDING = "ending"
+    KILLED = "killed"
+    FAILED = "failed"
+
+
+class Trigger(StrEnum):
+    """What happened, in the past tense."""
+
+    STARTED = "started"
+    START_FAILED = "start_failed"
+    KILL_ASKED = "kill_asked"
+    DEADLINE_PASSED = "deadline_passed"
+    DIED = "died"
+    GONE = "gone"
+
+
+class EndReason(StrEnum):
+    """Why a sandbox ended; shown to its owner and kept."""
+
+    KILLED_BY_USER = "killed_by_user"
+    DEADLINE = "deadline"
+    OUT_OF_MEMORY = "out_of_memory"
+    PIDS = "pids"
+    DISK = "disk"
+    RUNTIME_DIED = "runtime_died"
+    GUEST_DIED = "guest_died"
+    GUEST_UNRESPONSIVE = "guest_unresponsive"
+    NODE_LOST = "node_lost"
+    START_FAILED = "start_failed"
+    SERVER_DRAINED = "server_drained"
+
+
+LIVE: Final = frozenset({State.CREATING, State.RUNNING, State.ENDING})
+FINAL: Final = frozenset({State.KILLED, State.FAILED})
+
+_TABLE: Final[dict[tuple[State, Trigger], State]] = {
+    (State.CREATING, Trigger.STARTED): State.RUNNING,
+    (State.CREATING, Trigger.START_FAILED): State.FAILED,
+    (State.CREATING, Trigger.KILL_ASKED): State.ENDING,
+    (State.RUNNING, Trigger.KILL_ASKED): State.ENDING,
+    (State.RUNNING, Trigger.DEADLINE_PASSED): State.ENDING,
+    (State.RUNNING, Trigger.DIED): State.FAILED,
+    (State.ENDING, Trigger.GONE): State.KILLED,
+    # A sandbox that dies, or whose start fails, while it is being ended has ended: the reason is already on record.
+    (State.ENDING, Trigger.DIED): State.KILLED,
+    (State.ENDING, Trigger.START_FAILED): State.KILLED,
+    (State.ENDING, Trigger.STARTED): State.ENDING,
+    (State.ENDING, Trigger.KILL_ASKED): State.ENDING,
+    (State.ENDING, Trigger.DEADLINE_PASSED): State.ENDING,
+}
+
+
+def advance(state: State, trigger: Trigger) -> State:
+    """The state that follows, or Conflict where the trigger has no meaning in this state."""
+    try:
+        return _TABLE[state, trigger]
+    except KeyError:
+        raise Conflict(f"a sandbox that is {state} cannot be {trigger}", code="wrong_state") from None
+
+
+def may(state: State, trigger: Trigger) -> bool:
+    return (state, trigger) in _TABLE

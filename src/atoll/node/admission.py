@@ -1,0 +1,63 @@
+"""Whether one more sandbox fits on this machine: pure arithmetic over what is promised and what is free.
+
+Memory is promised beyond what there is, because an idle sandbox uses a tenth of its limit; how far is the operator's
+choice. What really is free now has the last word: a promise is worth nothing on a host that is out of memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from atoll.model import limits
+from atoll.model.errors import AtollError, InvalidArgument, Unavailable
+from atoll.model.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The host's memory, in bytes."""
+
+    total: int
+    available: int
+
+
+def refusal(
+    wanted: Resources, *, memory: Memory, promised_bytes: int, sandboxes: int, overcommit: float
+) -> AtollError | None:
+    """Why this sandbox cannot be admitted now, or None."""
+    need_bytes = wanted.memory_bytes + limits.RUNTIME_MEMORY_BYTES
+    if need_bytes > memory.total:
+        return InvalidArgument(
+            f"memory_bytes is {wanted.memory_bytes}, more than this machine has",
+            code="exceeds_node",
+            hint=f"This machine has {memory.total} bytes, of which {limits.RUNTIME_MEMORY_BYTES} go to the runtime.",
+        )
+    if sandboxes >= limits.SANDBOXES_PER_NODE_MAX:
+        return Unavailable("this machine runs as many sandboxes as it may", code="no_capacity", hint=_LATER)
+    if promised_bytes + need_bytes > memory.total * overcommit:
+        return Unavailable("the memory of this machine is promised to other sandboxes", code="no_memory", hint=_LATER)
+    if memory.available - limits.MEMORY_RESERVE_BYTES < min(need_bytes, limits.ADMISSION_FREE_BYTES):
+        return Unavailable("there is no memory for another sandbox", code="no_memory", hint=_LATER)
+    return None
+
+
+_LATER = "Try again when another sandbox has ended, or ask for less memory."
+
+
+def host_memory() -> Memory:
+    """The host's memory now."""
+    fields = _meminfo()
+    return Memory(total=fields["MemTotal"], available=fields["MemAvailable"])
+
+
+def host_swap_bytes() -> int:
+    return _meminfo()["SwapTotal"]
+
+
+def _meminfo() -> dict[str, int]:
+    fields = {}
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        fields[name] = int(rest.split()[0]) * limits.KIB
+    return fields

@@ -1,0 +1,1 @@
+"""Disks of sandboxes: subvolumes of one btrfs pool."""

@@ -1,0 +1,241 @@
+"""One sandbox on this machine: its box, its network, its guest; made in order, watched, and taken down.
+
+    entry written ─▶ disk, cgroup, folder ─▶ boundary created ─▶ entry says who lives ─▶ started ─▶ guest answers
+
+Whatever fails on the way, and whatever is found half made after a kill, goes through the same `demolish`, which needs
+nothing but the journal's entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from atoll.model import limits
+from atoll.model.errors import AtollError, GuestFailed
+from atoll.model.lifecycle import EndReason
+from atoll.node import guestapp
+from atoll.node.guestlink import GuestLink
+from atoll.node.host import Host
+from atoll.node.install.layout import loader_name
+from atoll.node.journal import Entry
+from atoll.node.network import netns, plan
+from atoll.node.network.netns import Network
+from atoll.node.network.plan import Pair
+from atoll.node.runtime.base import Bind, Box, Bundle
+from atoll.wire import guest
+
+GUEST_PORT = 999  # below 1024: a program that runs as an ordinary user cannot take it if the guest is gone
+
+
+class Steps:
+    """Where the time of a creation goes, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.ms: dict[str, float] = {}
+        self._last_s = time.perf_counter()
+
+    def done(self, step: str) -> None:
+        now_s = time.perf_counter()
+        self.ms[step] = round((now_s - self._last_s) * 1000, 3)
+        self._last_s = now_s
+
+
+class Instance:
+    """A sandbox that lives here."""
+
+    def __init__(self, host: Host, entry: Entry, network: Network, box: Box) -> None:
+        self.entry = entry
+        self.ending = False
+        self._host = host
+        self._network = network
+        self._box = box
+        self.guest = GuestLink(box.connect_guest, entry.token)
+
+    @classmethod
+    async def create(
+        cls, host: Host, entry: Entry, disk: Path, steps: Steps, *, env: Mapping[str, str], image: Path | None = None
+    ) -> Instance:
+        """Make all of it, from a disk and, if there is one, a memory image. On an error or a cancel nothing is left."""
+        host.journal.write(entry)
+        try:
+            return await cls._create(host, entry, disk, steps, env, image)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await demolish(host, entry)
+            raise
+
+    @classmethod
+    async def _create(
+        cls, host: Host, entry: Entry, disk: Path, steps: Steps, env: Mapping[str, str], image: Path | None
+    ) -> Instance:
+        pair = Pair.of(host.names, entry.slot)
+        root = await asyncio.to_thread(host.pool.disk_create, entry.box_id, disk, entry.resources.disk_bytes)
+        steps.done("disk")
+        host.cgroups.create(host.names.cgroup(entry.box_id), entry.resources)
+        host.names.box_folder(entry.box_id).mkdir(parents=True, mode=0o700)
+        network = Network(pair)
+        steps.done("cgroup")
+        try:
+            bundle = bundle_of(host, entry, network, root)
+            box = await host.driver.create(bundle)
+            entry = entry.lives_as(box.record())
+            host.journal.write(entry)
+            steps.done("boundary_create")
+            await (box.start() if image is None else box.restore(image))
+            steps.done("boundary_start")
+            instance = cls(host, entry, network, box)
+            await instance.wait_ready()
+            steps.done("guest_boot")
+            await instance.guest.call("identity", _identity(entry, env))
+            steps.done("identity")
+        except BaseException:
+            network.close()
+            raise
+        return instance
+
+    @classmethod
+    async def adopt(cls, host: Host, entry: Entry) -> Instance | None:
+        """The same sandbox after a restart of the server, or None if it does not live any more."""
+        pair = Pair.of(host.names, entry.slot)
+        if entry.live is None or not pair.exists():
+            return None
+        network = Network(pair)
+        bundle = bundle_of(host, entry, network, host.pool.disk_path(entry.box_id))
+        box = await host.driver.adopt(bundle, entry.live)
+        if box is None:
+            network.close()
+            return None
+        return cls(host, entry, network, box)
+
+    async def wait_ready(self) -> None:
+        """Until the guest answers for the first time. While it boots, connections are refused at once."""
+        exited = False
+        deadline_s = time.monotonic() + limits.BOOT_S_MAX
+
+        async def watch() -> None:
+            nonlocal exited
+            await self._box.wait_exited()
+            exited = True
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            while True:
+                try:
+                    await self.guest.call("ping")
+                    break
+                except GuestFailed as error:
+                    if exited or time.monotonic() > deadline_s:
+                        raise _not_ready(exited, error) from None
+                    await asyncio.sleep(0.001)
+            tasks.cancel_scope.cancel()
+
+    async def snapshot(self, target: Path) -> None:
+        """Memory and processes into an empty folder; the sandbox goes on."""
+        await self._box.snapshot(target)
+
+    async def wait_death(self) -> tuple[EndReason, str]:
+        """Returns when the sandbox has ended by itself, with the reason as far as the host can tell."""
+        async with anyio.create_task_group() as tasks:
+            silent = False
+
+            async def listen() -> None:
+                nonlocal silent
+                await self._wait_silent()
+                silent = True
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(listen)
+            await self._box.wait_exited()
+            tasks.cancel_scope.cancel()
+        if silent:
+            return EndReason.GUEST_UNRESPONSIVE, f"the guest did not answer {limits.PINGS_MISSED_MAX} times in a row"
+        return self._cause()
+
+    async def demolish(self) -> None:
+        self.ending = True
+        with contextlib.suppress(AtollError):
+            # The sentry first and by its handle; what is left of it is `discard`'s business, which does report errors.
+            await self._box.destroy()
+        self._network.close()
+        await demolish(self._host, self.entry)
+
+    async def _wait_silent(self) -> None:
+        missed = 0
+        while missed < limits.PINGS_MISSED_MAX:
+            await asyncio.sleep(limits.PING_EVERY_S)
+            try:
+                async with asyncio.timeout(limits.PING_S_MAX):
+                    await self.guest.call("ping")
+                missed = 0
+            except (AtollError, TimeoutError):
+                missed += 1
+
+    def _cause(self) -> tuple[EndReason, str]:
+        cgroup = self._host.names.cgroup(self.entry.box_id)
+        if self._host.cgroups.oom_kills(cgroup):
+            return EndReason.OUT_OF_MEMORY, f"it needed more than {self.entry.resources.memory_bytes} bytes of memory"
+        if self._host.cgroups.pids_refused(cgroup):
+            return EndReason.PIDS, f"it needed more than {self.entry.resources.pids} processes"
+        return EndReason.RUNTIME_DIED, "its runtime ended unexpectedly"
+
+
+def _identity(entry: Entry, env: Mapping[str, str]) -> dict[str, Any]:
+    """What makes a sandbox itself. The machine id follows from the sandbox's id, so it is the same after a restart."""
+    machine_id = hashlib.sha256(entry.sandbox_id.encode()).hexdigest()[:32]
+    return {"hostname": entry.hostname, "machine_id": machine_id, "env": dict(env)}
+
+
+def _not_ready(exited: bool, last: AtollError) -> AtollError:
+    """What is told when a sandbox does not come up."""
+    what = "ended while it started" if exited else f"did not answer within {limits.BOOT_S_MAX:g} s"
+    return GuestFailed(f"the sandbox {what}", code="start_failed", detail=last.detail)
+
+
+def bundle_of(host: Host, entry: Entry, network: Network, root: Path) -> Bundle:
+    """What the driver needs; built from the journal's entry alone, so that it is the same after a restart."""
+    python = guest.runtime_python(guestapp.RUNTIME_MOUNT, loader_name(host.machine))
+    argv = guest.boot_argv(
+        python,
+        guestapp.MOUNT,
+        port=GUEST_PORT,
+        token_sha256=guest.token_hash(entry.token),
+        peer=plan.OUTER_ADDRESS,
+        processes_max=entry.resources.pids,
+    )
+    return Bundle(
+        box_id=entry.box_id,
+        folder=host.names.box_folder(entry.box_id),
+        root=root,
+        netns=network.pair.inner_path,
+        cgroup=host.names.cgroup(entry.box_id),
+        argv=tuple(argv),
+        binds=(
+            Bind(Path(entry.guest_app), guestapp.MOUNT),
+            Bind(Path(entry.runtime_dir), guestapp.RUNTIME_MOUNT),
+        ),
+        resources=entry.resources,
+        hostname=entry.hostname,
+        guest_port=GUEST_PORT,
+        dial=network.dial,
+    )
+
+
+async def demolish(host: Host, entry: Entry) -> None:
+    """Remove every trace of a box, in the order in which one thing holds another; idempotent. The entry goes last."""
+    folder = host.names.box_folder(entry.box_id)
+    if folder.exists():
+        await host.driver.discard(entry.box_id, folder)
+    await asyncio.to_thread(host.cgroups.remove, host.names.cgroup(entry.box_id))
+    await netns.pair_remove(Pair.of(host.names, entry.slot))
+    await asyncio.to_thread(host.pool.disk_delete, entry.box_id)
+    await asyncio.to_thread(shutil.rmtree, folder, True)
+    host.journal.remove(entry.box_id)

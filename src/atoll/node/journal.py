@@ -1,0 +1,83 @@
+"""The journal: one small file per box, written before the first thing of that box exists on the host.
+
+It is what a node knows after it was killed. A record says which names the box's things have (they all follow from the
+box's id and its network slot) and, once it lives, which process it is. A file is replaced by rename, so a reader sees
+the old record or the new one. There is no fsync: a crash of the whole host ends every box anyway, and what then lies
+around is found by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from atoll.model.resources import Resources
+from atoll.node.runtime.base import BoxRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What must be known about a box to use it again, or to remove it."""
+
+    box_id: str
+    sandbox_id: str
+    slot: str
+    template: str
+    resources: Resources
+    hostname: str
+    token: str
+    guest_app: str
+    runtime_dir: str
+    live: BoxRecord | None = None
+
+    def lives_as(self, record: BoxRecord) -> Entry:
+        return replace(self, live=record)
+
+    def __repr__(self) -> str:
+        return f"Entry({self.box_id}, {self.sandbox_id}, slot {self.slot})"  # no token in a log
+
+
+class Journal:
+    """The records of one server's boxes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def write(self, entry: Entry) -> None:
+        path = self._path(entry.box_id)
+        fresh = path.with_suffix(".tmp")
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(fd, "w") as file:
+            json.dump(asdict(entry), file)
+        fresh.replace(path)
+
+    def remove(self, box_id: str) -> None:
+        self._path(box_id).unlink(missing_ok=True)
+
+    def read(self) -> list[Entry]:
+        """All records. One that cannot be read is set aside: what it stood for is found by name and removed."""
+        entries = []
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                entries.append(_entry(json.loads(path.read_text())))
+            except (ValueError, KeyError, TypeError):
+                path.rename(path.with_suffix(".unreadable"))
+        for half_written in self._folder.glob("*.tmp"):
+            half_written.unlink()
+        return entries
+
+    def _path(self, box_id: str) -> Path:
+        return self._folder / f"{box_id}.json"
+
+
+def _entry(raw: Mapping[str, object]) -> Entry:
+    fields = dict(raw)
+    resources, live = fields.pop("resources"), fields.pop("live")
+    if not isinstance(resources, dict) or not (live is None or isinstance(live, dict)):
+        raise TypeError("not a journal record")
+    record = BoxRecord(**live) if live is not None else None
+    return Entry(**fields, resources=Resources(**resources), live=record)  # type: ignore[arg-type]

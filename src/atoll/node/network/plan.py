@@ -1,0 +1,92 @@
+"""The network of a sandbox on paper: addresses, namespaces and rules.
+
+Every sandbox has the same inner address, so that a snapshot fits anywhere. Two namespaces belong to it:
+
+    inner   eth0 10.0.0.2/30, default route to 10.0.0.1; the sandbox's own stack sits on it
+    outer   gate 10.0.0.1/30; no other link, no route, no forwarding
+
+The outer one is joined to nothing: not to the host, not to another sandbox. So what the sandbox sends ends there,
+unless we listen there. The rules drop even what is addressed to the outer namespace itself; only answers to connections
+that we opened come through.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atoll.node.names import NETNS_FOLDER, HostNames
+
+INNER_ADDRESS = "10.0.0.2"
+OUTER_ADDRESS = "10.0.0.1"
+PREFIX_BITS = 30
+INNER_LINK = "eth0"
+OUTER_LINK = "gate"
+INNER_MAC = "02:00:0a:00:00:02"  # the same everywhere: a snapshot remembers it
+OUTER_MAC = "02:00:0a:00:00:01"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The two namespaces of one slot."""
+
+    slot: str
+    inner: str
+    outer: str
+
+    @classmethod
+    def of(cls, names: HostNames, slot: str) -> Pair:
+        return cls(slot, names.netns_inner(slot), names.netns_outer(slot))
+
+    @property
+    def inner_path(self) -> str:
+        return str(NETNS_FOLDER / self.inner)
+
+    @property
+    def outer_path(self) -> str:
+        return str(NETNS_FOLDER / self.outer)
+
+    def exists(self) -> bool:
+        return (NETNS_FOLDER / self.outer).exists()
+
+
+def creation(pair: Pair) -> str:
+    """Lines for `ip -batch`, run on the host: both namespaces and the wire between them."""
+    return (
+        f"netns add {pair.outer}\n"
+        f"netns add {pair.inner}\n"
+        f"link add {OUTER_LINK} address {OUTER_MAC} netns {pair.outer} type veth"
+        f" peer name {INNER_LINK} address {INNER_MAC} netns {pair.inner}\n"
+    )
+
+
+def inner_setup() -> str:
+    """Lines for `ip -batch`, run in the inner namespace."""
+    return (
+        "link set lo up\n"
+        f"link set {INNER_LINK} up\n"
+        f"addr replace {INNER_ADDRESS}/{PREFIX_BITS} dev {INNER_LINK}\n"
+        f"route replace default via {OUTER_ADDRESS}\n"
+    )
+
+
+def outer_setup() -> str:
+    """Lines for `ip -batch`, run in the outer namespace. There is no route beyond the wire itself."""
+    return f"link set lo up\nlink set {OUTER_LINK} up\naddr replace {OUTER_ADDRESS}/{PREFIX_BITS} dev {OUTER_LINK}\n"
+
+
+def rules() -> str:
+    """The nftables rules of an outer namespace: nothing in but answers, nothing through."""
+    return """\
+table inet atoll
+delete table inet atoll
+table inet atoll {
+    chain input {
+        type filter hook input priority filter; policy drop;
+        iif lo accept
+        ct state established,related accept
+    }
+    chain forward {
+        type filter hook forward priority filter; policy drop;
+    }
+}
+"""

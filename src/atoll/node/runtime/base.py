@@ -1,0 +1,129 @@
+"""The contract between a node and an isolation boundary: what a driver is asked, when, and what must hold.
+
+A node makes the disk, the namespaces, the control group and the folder of a box, writes them into its journal, and only
+then hands a `Bundle` to the driver. The driver makes the boundary and nothing else on the host. So whatever a driver
+leaves behind when it fails is in the bundle's folder, in its control group or in its namespaces, and the node, which
+owns those, can remove it.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from atoll.model.resources import Resources
+
+Dial = Callable[[int], Awaitable[socket.socket]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A folder of the host that is seen inside, read-only unless said otherwise."""
+
+    source: Path
+    target: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """All that a driver needs to make one box."""
+
+    box_id: str
+    folder: Path
+    """For the driver's own files: configuration, logs, pid file. Exists, is empty, and goes with the box."""
+    root: Path
+    netns: str
+    cgroup: str
+    argv: tuple[str, ...]
+    """The guest: process 1 of the box."""
+    binds: tuple[Bind, ...]
+    resources: Resources
+    hostname: str
+    guest_port: int
+    dial: Dial = field(compare=False)
+    """Opens a connection to a port of the box from its outer namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoxRecord:
+    """What the journal keeps about a live box, so that it can be found again: a pid alone is reused by the kernel."""
+
+    pid: int
+    pid_started: int
+    """Start time of the process in clock ticks since boot (field 22 of /proc/pid/stat)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What this driver can do on this host; `problem` says why it cannot be used at all, or is empty."""
+
+    version: str = ""
+    snapshots: bool = False
+    pause: bool = False
+    problem: str = ""
+
+
+class Box(Protocol):
+    """One boundary. Methods are called by one task at a time, but `destroy` may come at any moment."""
+
+    box_id: str
+
+    async def start(self) -> None:
+        """Called once after `create`: process 1 begins. Returns when it was started, not when it answers."""
+        ...
+
+    async def connect_guest(self) -> socket.socket:
+        """Called for every operation: a connected, non-blocking socket to the guest."""
+        ...
+
+    async def pause(self) -> None:
+        """All of the box stands still; nothing is lost."""
+        ...
+
+    async def resume(self) -> None: ...
+
+    async def snapshot(self, target: Path) -> None:
+        """Memory and processes into the empty folder `target`. The box goes on as it was, paused or running."""
+        ...
+
+    async def restore(self, source: Path) -> None:
+        """Instead of `start`: the box becomes what `snapshot` saved. Disk and mounts must match the snapshot's."""
+        ...
+
+    async def wait_exited(self) -> None:
+        """Returns when the boundary has ended, for whatever reason, also if that was before the call."""
+        ...
+
+    async def destroy(self) -> None:
+        """End it and free all that the driver made. Idempotent, and legal in every state, also half made."""
+        ...
+
+    def record(self) -> BoxRecord:
+        """For the journal; asked once, after `create`."""
+        ...
+
+
+class Driver(Protocol):
+    """An isolation boundary on this host."""
+
+    name: str
+
+    async def probe(self) -> Capabilities:
+        """Called at start and by `atoll doctor`: what works here, and if nothing does, why."""
+        ...
+
+    async def create(self, bundle: Bundle) -> Box:
+        """Make the boundary; nothing runs in it yet. On an error or a cancel the node calls `discard`."""
+        ...
+
+    async def adopt(self, bundle: Bundle, record: BoxRecord) -> Box | None:
+        """After a restart of the node: the same box again, or None if it is no longer alive."""
+        ...
+
+    async def discard(self, box_id: str, folder: Path) -> None:
+        """Remove what may be left of a box of which only the name is known. Idempotent."""
+        ...

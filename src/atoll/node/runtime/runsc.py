@@ -1,0 +1,150 @@
+"""The gVisor driver: boxes as runsc containers on the systrap platform.
+
+A box lives and dies with its sentry, the process whose pid runsc writes down at `create`. runsc's own state file is
+believed in nothing: it says "running" long after a sentry was killed. Life is judged by pid and start time, and removal
+is always by force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from atoll.model import limits
+from atoll.model.errors import AtollError, Internal, Unavailable
+from atoll.node import spawn
+from atoll.node.processes import ProcessHandle
+from atoll.node.runtime import oci
+from atoll.node.runtime.base import Box, BoxRecord, Bundle, Capabilities
+
+FLAGS = (
+    "--platform=systrap",
+    "--overlay2=none",  # writes go to the box's disk on the host, so that they survive the box
+    "--network=sandbox",
+    "--allow-suid",  # sudo; it stays inside the sentry
+    # A connection that was open at a checkpoint must fail in the clone, not hang for ever.
+    "--allow-live-tcp-migration=false",
+    "--host-uds=none",
+    "--host-fifo=none",
+    "--watchdog-action=panic",
+)
+
+
+class Runsc:
+    """Makes and finds gVisor boxes. `root` is where runsc keeps its state; one per server."""
+
+    name = "runsc"
+
+    def __init__(self, binary: Path, root: Path, *, strict: bool = False) -> None:
+        self._binary = binary
+        self._root = root
+        self._flags = (*FLAGS, "--directfs=false") if strict else FLAGS
+
+    async def probe(self) -> Capabilities:
+        if not self._binary.exists():
+            return Capabilities(problem=f"{self._binary} is not there; run `make setup`")
+        finished = await spawn.run_async([self._binary, "--version"])
+        version = finished.text.partition("\n")[0].removeprefix("runsc version ")
+        return Capabilities(version=version, snapshots=True, pause=True)
+
+    async def create(self, bundle: Bundle) -> Box:
+        (bundle.folder / "config.json").write_text(json.dumps(oci.config(bundle)))
+        pid_file = bundle.folder / "pid"
+        command = ("create", "--bundle", str(bundle.folder), "--pid-file", str(pid_file), bundle.box_id)
+        await self.run(bundle.folder, command)
+        handle = ProcessHandle.open(int(pid_file.read_text()))
+        if handle is None:
+            raise Internal("the sandbox ended while it was made", code="start_failed", detail=_log_tail(bundle.folder))
+        return RunscBox(self, bundle, handle)
+
+    async def adopt(self, bundle: Bundle, record: BoxRecord) -> Box | None:
+        handle = ProcessHandle.open(record.pid, record.pid_started)
+        return RunscBox(self, bundle, handle) if handle else None
+
+    async def discard(self, box_id: str, folder: Path) -> None:
+        await self.run(folder, ("delete", "--force", box_id), check=False)
+        # `delete` needs a state file; a create that was killed early has a sentry and none.
+        for state in self._root.glob(f"{box_id}*"):
+            shutil.rmtree(state, ignore_errors=True) if state.is_dir() else state.unlink(missing_ok=True)
+
+    async def run(self, folder: Path, command: Sequence[str], *, check: bool = True) -> None:
+        """One runsc command; what it complains about is in its log, as JSON, and becomes the error's detail."""
+        log = folder / "runsc.log"
+        flags = ("--root", str(self._root), "--log", str(log), "--log-format=json", *self._flags)
+        panic = f"--panic-log={folder / 'panic.log'}"
+        finished = await spawn.run_async([self._binary, *flags, panic, *command], check=False)
+        if check and finished.exit_code != 0:
+            raise _failure(command[0], folder, finished)
+
+
+class RunscBox:
+    """One gVisor container."""
+
+    def __init__(self, runsc: Runsc, bundle: Bundle, sentry: ProcessHandle) -> None:
+        self.box_id = bundle.box_id
+        self._runsc = runsc
+        self._bundle = bundle
+        self._sentry = sentry
+
+    async def start(self) -> None:
+        await self._command("start", self.box_id)
+
+    async def connect_guest(self) -> socket.socket:
+        return await self._bundle.dial(self._bundle.guest_port)
+
+    async def pause(self) -> None:
+        await self._command("pause", self.box_id)
+
+    async def resume(self) -> None:
+        await self._command("resume", self.box_id)
+
+    async def snapshot(self, target: Path) -> None:
+        await self._command("checkpoint", "--leave-running", "--image-path", str(target), self.box_id)
+
+    async def restore(self, source: Path) -> None:
+        folder = self._bundle.folder
+        await self._command("restore", "--bundle", str(folder), "--image-path", str(source), "--detach", self.box_id)
+
+    async def wait_exited(self) -> None:
+        await self._sentry.wait_exited()
+
+    async def destroy(self) -> None:
+        # The sentry goes first, by its own handle: `delete` would talk to it, and a sick one does not answer.
+        self._sentry.signal(signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limits.CGROUP_REMOVE_S_MAX):
+                await self._sentry.wait_exited()
+        await self._runsc.discard(self.box_id, self._bundle.folder)
+        self._sentry.close()
+
+    def record(self) -> BoxRecord:
+        return BoxRecord(pid=self._sentry.pid, pid_started=self._sentry.started)
+
+    async def _command(self, *command: str) -> None:
+        await self._runsc.run(self._bundle.folder, command)
+
+
+def _failure(verb: str, folder: Path, finished: spawn.Finished) -> AtollError:
+    detail = f"{finished.stderr} {_log_tail(folder)}"
+    if "no space left" in detail or "disk quota exceeded" in detail:
+        return Unavailable("the disk pool is full", code="disk_pool_full", detail=detail)
+    if "cannot allocate memory" in detail:
+        return Unavailable("there is no memory for another sandbox", code="no_memory", detail=detail)
+    return Internal(f"the runtime could not {verb} the sandbox", code="start_failed", detail=detail)
+
+
+def _log_tail(folder: Path) -> str:
+    try:
+        with open(folder / "runsc.log", "rb") as file:
+            size_bytes = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size_bytes - limits.HELPER_TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,136 @@
+"""A real server under test: started as a user starts it, killed as bad luck kills it, and looked at from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from atoll import Sandbox
+from atoll.node import cgroups, inventory
+from atoll.node.inventory import Item
+from atoll.node.names import HostNames
+
+START_S_MAX = 30.0
+SERVER_THINGS = {"mount", "loop"}
+
+
+class Server:
+    """`atoll serve` on a data directory of its own and a free port."""
+
+    def __init__(self, data: Path, environment: dict[str, str]) -> None:
+        self.data = data
+        self.log_path = data / "server.log"
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    @property
+    def key(self) -> str:
+        return (self.data / "key").read_text().strip()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self, *flags: str) -> None:
+        environment = {**os.environ, "ATOLL_DATA": str(self.data), **self._environment}
+        environment.pop("ATOLL_URL", None)
+        (self.data / "server.json").unlink(missing_ok=True)
+        with open(self.log_path, "ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "atoll", "serve", "--listen", "127.0.0.1:0", "--data", str(self.data), *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+            )
+        self._wait_serving()
+
+    def _wait_serving(self) -> None:
+        deadline_s = time.monotonic() + START_S_MAX
+        assert self._process is not None
+        while time.monotonic() < deadline_s:
+            if self._process.poll() is not None:
+                raise AssertionError(f"the server ended: {self.log()[-3000:]}")
+            try:
+                self.url = json.loads((self.data / "server.json").read_text())["url"]
+                if httpx2.get(f"{self.url}/health").status_code == 200:
+                    return
+            except (OSError, ValueError, httpx2.TransportError):
+                time.sleep(0.02)
+        raise AssertionError(f"the server does not serve: {self.log()[-3000:]}")
+
+    def kill(self) -> None:
+        """kill -9, and nothing else."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(10)
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(30)
+
+    def close(self) -> None:
+        """End all of it. What is left afterwards is a leak, and fails the test."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            self.start()
+        for sandbox in self.sandboxes():
+            self.connect(sandbox["id"]).kill()
+        self.stop()
+        # Spare networks are the server's and are swept by the next one; a last start and stop would prove that again.
+        left = [item for item in self.inventory() if item.kind not in SERVER_THINGS | {"netns", "link"} and item.box]
+        self._sweep_networks()
+        assert not left, left
+
+    def _sweep_networks(self) -> None:
+        names = HostNames.of(self.data)
+        for item in self.inventory():
+            if item.kind == "netns":
+                subprocess.run(["ip", "netns", "delete", item.name], check=True)
+        groups = cgroups.detect()
+        groups.remove(names.cgroup_parent)
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def inventory(self) -> list[Item]:
+        return inventory.survey(HostNames.of(self.data), cgroups.detect())
+
+    def boxes(self) -> set[str]:
+        """The boxes that have left any trace on the host."""
+        return {item.box for item in self.inventory() if item.box.startswith("bx")}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What the database says, read behind the server's back."""
+        database = sqlite3.connect(f"file:{self.data}/atoll.sqlite?mode=ro", uri=True)
+        database.row_factory = sqlite3.Row
+        try:
+            return [dict(row) for row in database.execute("select * from sandboxes order by id")]
+        finally:
+            database.close()
+
+    def sandboxes(self) -> list[dict[str, Any]]:
+        return list(self.request("GET", "/v1/sandboxes?state=running").json()["items"])
+
+    def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
+        headers = {"authorization": f"Bearer {self.key}", **options.pop("headers", {})}
+        return httpx2.request(method, self.url + path, headers=headers, timeout=60, **options)
+
+    def create(self, template: str = "base", **options: Any) -> Sandbox:
+        return Sandbox.create(template, url=self.url, api_key=self.key, **options)
+
+    def connect(self, reference: str) -> Sandbox:
+        return Sandbox.connect(reference, url=self.url, api_key=self.key)

@@ -1,0 +1,116 @@
+"""`atoll sandbox`: create, ls, info, exec, kill, by id, name and part of an id."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from .conftest import Run
+
+
+@pytest.fixture
+def made(atoll: Run) -> str:
+    created = atoll("sandbox", "create", "-m", "from=cli", "-e", "A=1", "--timeout", "5m")
+    assert created.returncode == 0, created.stderr
+    return created.stdout.strip()
+
+
+def test_exec_passes_output_and_exit_code_on(atoll: Run, made: str) -> None:
+    done = atoll("sandbox", "exec", made, "echo $A; echo no >&2; exit 7")
+    assert (done.stdout, done.stderr, done.returncode) == ("1\n", "no\n", 7)
+    assert atoll("sandbox", "exec", made, "--", "printf", "%s|", "a b", "-c").stdout == "a b|-c|"
+    assert atoll("sandbox", "exec", "-e", "B=2", made, "sh", "-c", "echo $B").stdout == "2\n"
+
+
+def test_exec_passes_standard_input_on(atoll: Run, made: str) -> None:
+    assert atoll("sandbox", "exec", made, "cat", stdin="from here\n").stdout == "from here\n"
+
+
+def test_exec_ended_by_signal_or_time(atoll: Run, made: str) -> None:
+    assert atoll("sandbox", "exec", made, "kill -9 $$").returncode == 137
+    timed_out = atoll("sandbox", "exec", "--timeout", "0.2", made, "sleep", "20")
+    assert (timed_out.returncode, "time limit" in timed_out.stderr) == (124, True)
+
+
+def test_the_interrupt_goes_to_the_command(environment: dict[str, str], made: str) -> None:
+    code = "from atoll.cli.main import main; main()"
+    line = "trap 'echo got it; exit 5' INT; echo ready; while :; do sleep 0.05; done"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "sandbox", "exec", made, line],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "ready\n"
+        running.send_signal(signal.SIGINT)
+        assert running.stdout.read() == "got it\n"
+        assert running.wait() == 5
+
+
+def test_ls_and_info(atoll: Run, made: str) -> None:
+    table = atoll("sandbox", "ls", "-m", "from=cli").stdout.splitlines()
+    assert table[0].split()[:3] == ["ID", "NAME", "TEMPLATE"]
+    assert any(made in row and "running" in row for row in table[1:])
+    assert made in [view["id"] for view in json.loads(atoll("sandbox", "ls", "--json").stdout)]
+    assert json.loads(atoll("sandbox", "info", made, "--json").stdout)["metadata"] == {"from": "cli"}
+    assert "1GiB" in atoll("sandbox", "info", made).stdout
+
+
+def test_a_part_of_an_id_is_enough(atoll: Run, made: str) -> None:
+    assert json.loads(atoll("sandbox", "info", made[-8:], "--json").stdout)["id"] == made
+    missing = atoll("sandbox", "info", "zz9")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "sandbox_not_found" in missing.stderr
+
+
+def test_kill_some_and_all(atoll: Run, made: str) -> None:
+    named = atoll("sandbox", "create", "--name", "to-kill", "--json")
+    identity = json.loads(named.stdout)["id"]
+    assert atoll("sandbox", "kill", "to-kill").stdout.strip() == identity
+    partly = atoll("sandbox", "kill", "nobody-here", made)
+    assert (partly.returncode, partly.stdout.strip()) == (1, made)
+    another = atoll("sandbox", "create").stdout.strip()
+    assert another in json.loads(atoll("sandbox", "kill", "--all", "--json").stdout)
+    assert json.loads(atoll("sandbox", "ls", "--json").stdout) == []
+    assert another in atoll("sandbox", "ls", "--all").stdout
+
+
+def test_usage_errors_are_two(atoll: Run) -> None:
+    assert atoll("sandbox", "kill").returncode == 2
+    assert atoll("sandbox", "create", "-e", "novalue").returncode == 2
+    assert atoll("sandbox", "create", "--timeout", "soon").returncode == 2
+    assert atoll("nonsense").returncode == 2
+
+
+def test_errors_are_a_line_and_a_hint(atoll: Run) -> None:
+    for done in (
+        atoll("sandbox", "ls", ATOLL_URL="http://127.0.0.1:9"),
+        atoll("sandbox", "ls", ATOLL_API_KEY="wrong"),
+        atoll("sandbox", "create", "--memory", "lots"),
+        atoll("sandbox", "create", "--memory", "1"),
+        atoll("sandbox", "create", "-t", "nothing"),
+    ):
+        assert done.returncode == 1
+        assert done.stderr.startswith("error: ")
+        assert len(done.stderr.splitlines()) == 2
+        assert "Traceback" not in done.stderr
+
+
+def test_template_ls(atoll: Run) -> None:
+    assert "code" in atoll("template", "ls").stdout
+    assert [view["name"] for view in json.loads(atoll("template", "ls", "--json").stdout)] == ["base", "code"]
+
+
+def test_help_is_quick_and_imports_no_client(atoll: Run) -> None:
+    started_s = time.monotonic()
+    assert "sandbox" in atoll("--help").stdout
+    assert time.monotonic() - started_s < 2  # a loaded machine; 100 ms on a quiet one
+    code = "import sys, atoll.cli.main; sys.exit(any(m in sys.modules for m in ('httpx2', 'msgspec', 'asyncio')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,80 @@
+"""Limits become the right files on both versions, and groups go away with what is in them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from atoll.model import limits
+from atoll.model.resources import Resources
+from atoll.node import cgroups
+
+
+def test_settings_of_version_2() -> None:
+    values = cgroups.settings(Resources(cpu=0.5, memory_bytes=limits.GIB, pids=100), 2)
+    assert values["cpu.max"] == "50000 100000"
+    assert values["memory.max"] == str(limits.GIB + limits.RUNTIME_MEMORY_BYTES)
+    assert values["pids.max"] == str(200 + limits.RUNTIME_TASKS)
+
+
+def test_settings_of_version_1_mean_the_same() -> None:
+    wanted = Resources(cpu=2, memory_bytes=limits.GIB, pids=64)
+    one, two = cgroups.settings(wanted, 1), cgroups.settings(wanted, 2)
+    assert one["cpu.cfs_quota_us"] == two["cpu.max"].split()[0]
+    assert one["memory.limit_in_bytes"] == two["memory.max"]
+    assert one["pids.max"] == two["pids.max"]
+
+
+@pytest.mark.parametrize("cpu", [0.001, 0.05, 255.5])
+def test_a_quota_is_never_below_what_the_kernel_takes(cpu: float) -> None:
+    assert int(cgroups.settings(Resources(cpu=cpu), 1)["cpu.cfs_quota_us"]) >= 1000
+
+
+def test_version_2_on_a_tree_of_files(tmp_path: Path) -> None:
+    """The interface of version 2 is plain files; a folder of files shows what would be written."""
+    (tmp_path / "cgroup.controllers").touch()
+    (tmp_path / "cgroup.subtree_control").touch()
+    (tmp_path / "atoll").mkdir()
+    (tmp_path / "atoll" / "cgroup.subtree_control").touch()
+    (tmp_path / "atoll" / "bx").mkdir()
+    for name in ("cpu.max", "memory.max", "pids.max", "cgroup.freeze"):
+        (tmp_path / "atoll" / "bx" / name).touch()
+    groups = cgroups.detect(tmp_path)
+    assert groups.version == 2
+    groups.create("atoll/bx", Resources(cpu=1))
+    groups.freeze("atoll/bx")
+    folder = tmp_path / "atoll" / "bx"
+    assert (folder / "cpu.max").read_text() == "100000 100000"
+    assert (folder / "cgroup.freeze").read_text() == "1"
+    assert (tmp_path / "atoll" / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
+    (folder / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
+    (folder / "cpu.stat").write_text("usage_usec 1500000\n")
+    (folder / "memory.current").write_text("4096\n")
+    (folder / "pids.current").write_text("7\n")
+    assert groups.oom_kills("atoll/bx") == 2
+    assert groups.usage("atoll/bx") == cgroups.Usage(cpu_s=1.5, memory_bytes=4096, processes=7)
+    assert groups.children("atoll") == ["bx"]
+
+
+@pytest.mark.real
+def test_a_real_group_limits_and_ends_its_processes() -> None:
+    groups = cgroups.detect()
+    name = f"atoll-test{os.getpid()}/bx"
+    groups.create(name, Resources(pids=40))
+    child = subprocess.Popen(["sleep", "100"])
+    try:
+        for folder in Path("/sys/fs/cgroup").glob(f"*/{name}"):
+            (folder / "cgroup.procs").write_text(str(child.pid))
+        assert groups.pids(name) == [child.pid] or groups.version == 2
+        groups.freeze(name)
+        groups.remove(name)
+        assert child.wait(5) == -9
+        assert groups.children(f"atoll-test{os.getpid()}") == []
+        groups.remove(name)
+    finally:
+        child.kill()
+        groups.remove(name)
+        groups.remove(f"atoll-test{os.getpid()}")
