@@ -151,7 +151,7 @@ REACH = """
 import socket, sys
 for address in sys.argv[2:]:
     try:
-        socket.create_connection((address, int(sys.argv[1])), timeout=2).close()
+        socket.create_connection((address, int(sys.argv[1])), timeout=1).close()
         print("reached", address)
     except OSError as error:
         print("closed", address, error)

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from atoll.node import inventory
-from atoll.node.disks import btrfs
-from atoll.node.disks.pool import Pool
 from atoll.node.install.layout import Layout
-from tests.server import Server
-
-TEMPLATES = ("base", "code")
+from atoll.testing import scratch
+from atoll.testing.server import Server
 
 
 @pytest.fixture(scope="session")
@@ -29,37 +23,17 @@ def layout() -> Layout:
 
 
 @pytest.fixture(scope="session")
-def pool(layout: Layout) -> Pool:
-    return Pool.open(layout.data)
-
-
-@pytest.fixture(scope="session")
-def make_data_dir(layout: Layout, pool: Pool) -> Iterator[Callable[[], Path]]:
-    """New data directories. They lie on the host's pool, so their templates are snapshots that cost nothing."""
+def make_data_dir(layout: Layout) -> Iterator[Callable[[], Path]]:
+    """New data directories; all are removed at the end."""
     made: list[Path] = []
 
     def make() -> Path:
-        folder = pool.root / "tests" / secrets.token_hex(4)
-        folder.mkdir(parents=True)
-        made.append(folder)
-        for name in TEMPLATES:
-            own = Pool.open(folder).root / "templates"
-            btrfs.snapshot_create(pool.root / "templates" / name, own / name, read_only=True)
-            shutil.copy(pool.root / "templates" / f"{name}.json", own / f"{name}.json")
-        return folder
+        made.append(scratch.data_dir_create(layout))
+        return made[-1]
 
     yield make
     for folder in made:
-        data_dir_remove(folder)
-
-
-def data_dir_remove(folder: Path) -> None:
-    inventory.unmount_below(folder)
-    for kind in ("templates", "sandboxes", "snapshots", "volumes"):
-        for entry in (folder / "pool" / kind).iterdir() if (folder / "pool" / kind).exists() else ():
-            if btrfs.is_subvolume(entry):
-                btrfs.subvolume_delete(entry)
-    shutil.rmtree(folder)
+        scratch.data_dir_remove(folder)
 
 
 @pytest.fixture
@@ -69,7 +43,7 @@ def data_dir(make_data_dir: Callable[[], Path]) -> Path:
 
 @pytest.fixture
 def make_server(make_data_dir: Callable[[], Path]) -> Iterator[Callable[..., Server]]:
-    """Servers that a test may hurt; each is drained at the end, and must then have left nothing."""
+    """Servers that a test may hurt; each must have left nothing when it is closed."""
     servers: list[Server] = []
 
     def make(data: Path | None = None, **environment: str) -> Server:

@@ -35,6 +35,26 @@ OTHER_VARIABLES = {
 }
 
 
+ERRORS_INTRODUCTION = """\
+Every error has a class, a stable code and, where there is something to do, a hint. Over HTTP it is a body of type
+`application/problem+json` with `status`, `code`, `detail`, `hint`, `retryable` and `request_id`; in Python it is an
+exception of the class below from `atoll.model.errors`, with `code`, `message` and `hint`. Programs decide by class or
+code, never by the words: those may change."""
+
+CODES_INTRODUCTION = """\
+A word in braces is filled in when the error is raised. *from* says where a code comes from if not from the API of a
+running server."""
+
+GUEST_INTRODUCTION = """\
+Operations inside a sandbox fail with these codes. The words are the guest's. A code that is not in this list becomes
+`GuestFailed`."""
+
+SETTINGS_INTRODUCTION = f"""\
+What is given first wins: a flag of `atoll serve`, a variable, the TOML file (`{settings.CONFIG_DEFAULT}`, or the one
+that `--config` or `ATOLL_CONFIG` names), the default. A value that is wrong, or a name that is not in this table, stops
+the server with `invalid_settings`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Raised:
     """One place in the code that raises an error with a code of its own."""
@@ -62,19 +82,14 @@ def errors_page() -> str:
     parts = [
         "# Errors",
         NOTICE,
-        "Every error has a class, a stable code and, where there is something to do, a hint. Over HTTP it is a body of\n"
-        "`application/problem+json` with `status`, `code`, `detail`, `hint`, `retryable` and `request_id`; in Python it\n"
-        "is an exception of the class below from `atoll.model.errors`, with `code`, `message` and `hint`. Programs\n"
-        "decide by class or code, never by the words: those may change.",
+        ERRORS_INTRODUCTION,
         "## Classes",
         table(("class", "status", "code if it has no narrower one", "retry", "what it means"), _classes()),
         "## Codes",
-        "A word in braces is filled in when the error is raised. *from* says where a code comes from if not from the\n"
-        "API of a running server.",
+        CODES_INTRODUCTION,
         table(("code", "class", "from", "what it says", "hint"), _codes(raised())),
         "## Codes of a guest",
-        "Operations inside a sandbox fail with these codes. The words are the guest's. A code that is not in this list\n"
-        "becomes `GuestFailed`.",
+        GUEST_INTRODUCTION,
         table(("code", "class", "status"), _guest_codes()),
     ]
     return "\n\n".join(parts) + "\n"
@@ -89,9 +104,7 @@ def settings_page() -> str:
     parts = [
         "# Settings",
         NOTICE,
-        "What is given first wins: a flag of `atoll serve`, a variable, the TOML file\n"
-        f"(`{settings.CONFIG_DEFAULT}`, or the one that `--config` or `ATOLL_CONFIG` names), the default. A value that\n"
-        "is wrong, or a name that is not in this table, stops the server with `invalid_settings`.",
+        SETTINGS_INTRODUCTION,
         table(("name in TOML", "flag", "variable", "default", "what it is"), rows),
         "## Other variables",
         table(("variable", "what it is"), [(f"`{name}`", text) for name, text in OTHER_VARIABLES.items()]),
@@ -246,7 +259,9 @@ def _name_in(value: ast.expr) -> str:
     called = {id(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)}
     nodes = [node for node in ast.walk(value) if id(node) not in called]
     fields = [node.attr for node in nodes if isinstance(node, ast.Attribute) and not node.attr.startswith("_")]
-    names = [node.id for node in nodes if isinstance(node, ast.Name) and not hasattr(builtins, node.id)]
+    names = [
+        node.id for node in nodes if isinstance(node, ast.Name) and not hasattr(builtins, node.id) and node.id != "self"
+    ]
     return next(iter(fields + names), "…").strip("_")
 
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable
 
+import httpx2
 import pytest
 
 from atoll.model.errors import AtollError
-from tests.server import Server
+from atoll.testing.server import Server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
 
 MakeServer = Callable[..., Server]
-
-
-def sentries(server: Server) -> list[int]:
-    names = [item.name for item in server.inventory() if item.kind == "process"]
-    return [int(name.split()[0]) for name in names if "sandbox" in name or "exe" in name]
 
 
 def test_a_sandbox_outlives_a_kill_of_the_server(make_server: MakeServer) -> None:
@@ -68,7 +65,7 @@ def agrees(server: Server) -> None:
     """The host has exactly the boxes of the sandboxes that the database calls running."""
     running = [row["id"] for row in server.rows() if row["state"] == "running"]
     assert all(row["state"] in ("running", "failed", "killed") for row in server.rows())
-    assert len(server.boxes()) == len(running), (server.inventory(), running)
+    wait_until(lambda: len(server.boxes()) == len(running), 5, "what was half made is gone")
     for sandbox_id in running:
         assert server.connect(sandbox_id).commands.run("echo alive").stdout == "alive\n"
         server.connect(sandbox_id).kill()
@@ -91,17 +88,15 @@ def test_a_kill_during_a_kill_is_finished_by_the_next_start(make_server: MakeSer
 def _kill_quietly(server: Server, sandbox_id: str) -> None:
     try:
         server.request("DELETE", f"/v1/sandboxes/{sandbox_id}")
-    except OSError:
+    except httpx2.TransportError:
         return
-    except Exception as error:
-        assert "httpx" in type(error).__module__, error
 
 
 def test_a_killed_sentry_is_a_failed_sandbox(make_server: MakeServer) -> None:
     """Failed with a reason within two seconds, and nothing left within ten."""
     server = make_server()
     sandbox, neighbour = server.create(), server.create()
-    box = _box_of(server, sandbox.id)
+    box = server.box_of(sandbox.id)
     _kill_sentry(server, box)
     wait_until(lambda: sandbox.info().state == "failed", 2)
     assert sandbox.info().end_reason == "runtime_died"
@@ -112,7 +107,7 @@ def test_a_killed_sentry_is_a_failed_sandbox(make_server: MakeServer) -> None:
 def test_a_killed_guest_is_a_failed_sandbox(make_server: MakeServer) -> None:
     server = make_server()
     sandbox = server.create()
-    box = _box_of(server, sandbox.id)
+    box = server.box_of(sandbox.id)
     try:
         sandbox.commands.run("kill -9 1", user="root", timeout_s=5)
     except AtollError as error:
@@ -125,7 +120,7 @@ def test_a_killed_guest_is_a_failed_sandbox(make_server: MakeServer) -> None:
 def test_a_sandbox_that_died_while_the_server_was_down(make_server: MakeServer) -> None:
     server = make_server()
     sandbox = server.create(timeout_s=600)
-    box = _box_of(server, sandbox.id)
+    box = server.box_of(sandbox.id)
     server.kill()
     _kill_sentry(server, box)
     server.start()
@@ -172,32 +167,9 @@ def test_a_second_server_on_one_data_directory_refuses(make_server: MakeServer) 
     with pytest.raises(AssertionError, match="ended"):
         second.start()
     assert "another server" in server.log()
-    server.url = ""
-    server._wait_serving()
-
-
-def test_a_full_pool_is_a_clear_refusal(make_server: MakeServer, data_dir_small: Server) -> None:
-    """On a pool of its own that is almost full."""
-    server = data_dir_small
-    before = server.boxes()
-    with pytest.raises(AtollError) as caught:
-        server.create("busybox")
-    assert caught.value.code == "disk_pool_full"
-    assert server.boxes() == before
-
-
-def _box_of(server: Server, sandbox_id: str) -> str:
-    import json
-
-    for path in (server.data / "journal").glob("*.json"):
-        entry = json.loads(path.read_text())
-        if entry["sandbox_id"] == sandbox_id:
-            return str(entry["box_id"])
-    raise AssertionError(f"{sandbox_id} has no journal entry")
+    assert server.request("GET", "/health").status_code == 200
 
 
 def _kill_sentry(server: Server, box: str) -> None:
-    import json
-
     entry = json.loads((server.data / "journal" / f"{box}.json").read_text())
     os.kill(entry["live"]["pid"], signal.SIGKILL)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +26,7 @@ SIZE_BYTES = limits.POOL_BYTES_MIN
 def pool(tmp_path: Path) -> Iterator[Pool]:
     opened = Pool.open(tmp_path / "data", SIZE_BYTES)
     yield opened
-    opened.remove()
+    Pool.open(tmp_path / "data").remove()
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_an_interrupted_mkfs_is_begun_again(tmp_path: Path) -> None:
 def test_closing_frees_the_loop_device_and_keeps_the_data(pool: Pool, template: Path) -> None:
     pool.disk_create("s1", template, 0)
     pool.close()
-    assert _loop_devices(pool) == []
+    _wait_loop_device_gone(pool)
     assert not os.path.ismount(pool.root)
     assert Pool.open(pool.root.parent).disks() == ["s1"]
 
@@ -146,6 +148,26 @@ def test_too_small_a_place_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "data/pool.img").exists()
 
 
+def test_a_copy_of_the_mount_elsewhere_does_not_stop_us(tmp_path: Path) -> None:
+    """On hosts with private mounts a new mount namespace keeps what we unmount; the device goes when that ends."""
+    opened = Pool.open(tmp_path / "data", SIZE_BYTES)
+    (opened.root / "volumes/mark").write_text("x")
+    holder = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sleep", "60"])
+    try:
+        while os.readlink(f"/proc/{holder.pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+            time.sleep(0.01)
+        opened.close()
+        assert not os.path.ismount(opened.root)
+        again = Pool.open(tmp_path / "data")
+        assert (again.root / "volumes/mark").read_text() == "x"
+    finally:
+        holder.kill()
+        holder.wait()
+    again.close()
+    _wait_loop_device_gone(again)
+    Pool.open(tmp_path / "data").remove()
+
+
 def _fill(path: Path, mib: int) -> None:
     block = os.urandom(limits.MIB)
     with open(path, "wb", buffering=0) as file:
@@ -158,6 +180,14 @@ def _allocate(path: Path, mib: int) -> None:
     with open(path, "wb") as file:
         for n in range(mib // 64):
             os.posix_fallocate(file.fileno(), n * 64 * limits.MIB, 64 * limits.MIB)
+
+
+def _wait_loop_device_gone(pool: Pool) -> None:
+    # Whatever else runs on this host may hold a copy of the mount for a moment.
+    until_s = time.monotonic() + 60
+    while _loop_devices(pool):
+        assert time.monotonic() < until_s, "the loop device is still there"
+        time.sleep(0.05)
 
 
 def _loop_devices(pool: Pool) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from atoll import AsyncSandbox
 from atoll.model.errors import AtollError, Conflict, InvalidArgument, NotFound
-from tests.server import Server
+from atoll.testing.server import Server
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
@@ -34,7 +34,9 @@ def test_from_create_to_kill(server: Server) -> None:
 
 def test_the_code_template_has_data_science(server: Server) -> None:
     with server.create("code") as sandbox:
-        result = sandbox.commands.run(["python3", "-c", "import pandas; print(pandas.DataFrame({'a': [1, 2]}).a.sum())"])
+        result = sandbox.commands.run(
+            ["python3", "-c", "import pandas; print(pandas.DataFrame({'a': [1, 2]}).a.sum())"]
+        )
         assert (result.stdout, result.exit_code) == ("3\n", 0), result.stderr
 
 

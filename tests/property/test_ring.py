@@ -11,7 +11,11 @@ from atoll.guest.ring import Budget, Follower, Ring
 from atoll.model import limits
 
 
-@given(st.lists(st.binary(max_size=60), max_size=40), st.integers(1, 100), st.lists(st.tuples(st.integers(0, 2500), st.integers(1, 200))))
+@given(
+    st.lists(st.binary(max_size=60), max_size=40),
+    st.integers(1, 100),
+    st.lists(st.tuples(st.integers(0, 2500), st.integers(1, 200))),
+)
 def test_reads_are_slices_of_all_that_was_written(
     writes: list[bytes], capacity: int, reads: list[tuple[int, int]]
 ) -> None:
@@ -30,7 +34,9 @@ def test_reads_are_slices_of_all_that_was_written(
 
 
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=50), st.integers(0, 80)), max_size=40), st.integers(1, 60))
-def test_a_writer_that_heeds_the_room_loses_nothing_of_its_reader(steps: list[tuple[bytes, int]], capacity: int) -> None:
+def test_a_writer_that_heeds_the_room_loses_nothing_of_its_reader(
+    steps: list[tuple[bytes, int]], capacity: int
+) -> None:
     with mock.patch.multiple(limits, RING_BYTES_MAX=capacity, RING_BYTES_MIN=1):
         ring = Ring(Budget())
         follower = Follower(0, lambda: None)

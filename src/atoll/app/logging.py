@@ -27,7 +27,7 @@ def configure(settings: Settings) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     ending: list[structlog.typing.Processor] = (
-        [redact, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        [redact, _console()]
         if as_text
         else [structlog.processors.format_exc_info, redact, structlog.processors.JSONRenderer()]
     )
@@ -41,6 +41,11 @@ def configure(settings: Settings) -> None:
     logging.basicConfig(
         level=max(level, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
     )
+
+
+def _console() -> structlog.dev.ConsoleRenderer:
+    """For people. Tracebacks are plain: the default also prints local variables, and those may hold secrets."""
+    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
 
 
 def redact(_logger: Any, _method: str, entry: MutableMapping[str, Any]) -> Mapping[str, Any]:

@@ -30,7 +30,7 @@ from atoll.wire.node import NodePort, SandboxOrder, SandboxStarted
 
 log = structlog.get_logger(__name__)
 
-_CURSOR = re.compile(r"(\d{1,19}):([a-z2-7]{38})")
+_CURSOR = re.compile(r"(\d{1,19}):([a-z0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ def cursor_decode(cursor: str) -> Position:
     except ValueError:
         text = ""
     match = _CURSOR.fullmatch(text)
-    if match is None:
+    if match is None or not ids.is_id(ids.SANDBOX, match[2]):
         raise InvalidArgument("this is not a cursor", code="invalid_cursor", hint="Use `next` of an earlier page.")
     return Position(min(int(match[1]), 2**63 - 1), match[2])
 

@@ -37,9 +37,7 @@ class Following:
         self._ended = False
         self._awake = False
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._followers = {
-            name: Follower(min(offsets.get(name, 0), ring.end), self._wake) for name, ring in process.rings.items()
-        }
+        self._followers = {name: Follower(offsets.get(name, 0), self._wake) for name in process.rings}
 
     def _wake(self) -> None:
         """From any thread; once is enough until it is heard."""

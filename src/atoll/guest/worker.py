@@ -47,7 +47,7 @@ def run(user: User, job: dict[str, Any], fd: int) -> None:
 
 def serve(user: User, request: dict[str, Any], channel: Channel) -> None:
     """One file operation, from its request to the end of its connection."""
-    from atoll.guest import fileops  # here, so that a user who only runs commands does not pay for it
+    from atoll.guest import fileops  # loaded by the zygote before; the guest itself never needs it
 
     try:
         try:

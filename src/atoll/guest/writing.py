@@ -137,7 +137,9 @@ def _in_place(name: str, data: Iterable[bytes | memoryview], mode: int | None) -
         os.close(fd)
 
 
-def _replace(name: str, old: os.stat_result | None, data: Iterable[bytes | memoryview], mode: int | None, size: int | None) -> None:
+def _replace(
+    name: str, old: os.stat_result | None, data: Iterable[bytes | memoryview], mode: int | None, size: int | None
+) -> None:
     """Into a new file beside it, then over it, with the old one's owner and rights."""
     temporary = os.path.join(os.path.dirname(name), f".atoll-{os.urandom(8).hex()}")
     try:

@@ -78,7 +78,20 @@ def _descriptors_max() -> int:
     return max((int(name) for name in os.listdir("/proc/self/fd")), default=3) + 1
 
 
+def _preload() -> None:
+    """All that a worker may need is loaded here, once: workers share it, and their users may not be able to read it."""
+    import mimetypes
+
+    from atoll.guest import fileops
+
+    mimetypes.MimeTypes()
+    assert fileops.OPS
+    gc.collect()
+    gc.freeze()
+
+
 def _serve(control: socket.socket) -> None:
+    _preload()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # workers are reaped by the kernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
@@ -103,7 +116,8 @@ def _become(message: dict[str, Any], fd: int) -> None:
     """In the forked child: never returns."""
     try:
         user = users.from_message(message["user"])
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (signal.SIGCHLD, signal.SIGINT):  # what is ignored here would stay ignored in every program
+            signal.signal(number, signal.SIG_DFL)
         os.setsid()
         os.umask(0o022)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

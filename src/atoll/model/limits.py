@@ -57,6 +57,7 @@ POOL_RESERVE_BYTES = 256 * MIB  # below this no new disk is made: btrfs needs ro
 FILE_NAME_BYTES_MAX = 255  # NAME_MAX of Linux
 SUBVOLUME_DEPTH_MAX = 8  # nested subvolumes are foreign to us; deeper nests are left for a person
 SEARCH_ITEMS = 64  # items that one btrfs tree search may return; they share 4 KiB anyway
+LOOP_FREE_S_MAX = 2.0  # for a loop device to go after its unmount; milliseconds unless someone holds a copy
 CLEANED_POLL_S = 0.02  # between two looks at whether the kernel has freed a deleted subvolume
 
 # --- set-up ---------------------------------------------------------------------------------------------------------

@@ -44,8 +44,14 @@ class Cgroups(Protocol):
 
     version: int
 
-    def create(self, name: str, resources: Resources) -> None: ...
-    def update(self, name: str, resources: Resources) -> None: ...
+    def create(self, name: str, resources: Resources) -> None:
+        """A group whose memory limit is the sandbox's own: runsc reads it at its start, and shows it inside."""
+        ...
+
+    def update(self, name: str, resources: Resources) -> None:
+        """The limits that hold from now on, with room for the runtime on top of what the sandbox was shown."""
+        ...
+
     def pids(self, name: str) -> list[int]: ...
     def usage(self, name: str) -> Usage: ...
     def oom_kills(self, name: str) -> int: ...
@@ -71,13 +77,13 @@ def detect(root: Path = ROOT) -> Cgroups:
     return CgroupsV1(trees)
 
 
-def settings(resources: Resources, version: int) -> dict[str, str]:
+def settings(resources: Resources, version: int, runtime_bytes: int) -> dict[str, str]:
     """What to write into which file; pure.
 
     The group holds more than the guest's own processes: sentry, gofer and guest need memory and threads too, and must
     not starve when the guest is at its limit, or the whole sandbox dies where one process would have had to.
     """
-    memory_bytes = resources.memory_bytes + limits.RUNTIME_MEMORY_BYTES
+    memory_bytes = resources.memory_bytes + runtime_bytes
     tasks = resources.pids * 2 + limits.RUNTIME_TASKS
     quota_us = max(1000, round(resources.cpu * CPU_PERIOD_US))
     if version == 2:
@@ -99,10 +105,14 @@ class CgroupsV2:
             parent.mkdir(exist_ok=True)
             _write(parent / "cgroup.subtree_control", "+cpu +memory +pids")
         folder.mkdir(exist_ok=True)
-        self.update(name, resources)
+        self._set(name, settings(resources, 2, 0))
 
     def update(self, name: str, resources: Resources) -> None:
-        _apply(self._root / name, settings(resources, 2))
+        self._set(name, settings(resources, 2, limits.RUNTIME_MEMORY_BYTES))
+
+    def _set(self, name: str, values: Mapping[str, str]) -> None:
+        for file, value in values.items():
+            _write(self._root / name / file, value)
 
     def pids(self, name: str) -> list[int]:
         return _pids(self._root / name)
@@ -158,10 +168,13 @@ class CgroupsV1:
                 if "cpuset" in tree.controllers:
                     _cpuset_inherit(folder)
         _write(self._of["cpu"] / name / "cpu.cfs_period_us", str(CPU_PERIOD_US))
-        self.update(name, resources)
+        self._set(name, settings(resources, 1, 0))
 
     def update(self, name: str, resources: Resources) -> None:
-        for file, value in settings(resources, 1).items():
+        self._set(name, settings(resources, 1, limits.RUNTIME_MEMORY_BYTES))
+
+    def _set(self, name: str, values: Mapping[str, str]) -> None:
+        for file, value in values.items():
             _write(self._of[file.partition(".")[0]] / name / file, value)
 
     def pids(self, name: str) -> list[int]:
@@ -241,11 +254,6 @@ def _cpuset_inherit(folder: Path) -> None:
     for file in ("cpuset.cpus", "cpuset.mems"):
         if not (folder / file).read_text().strip():
             _write(folder / file, (folder.parent / file).read_text().strip())
-
-
-def _apply(folder: Path, values: Mapping[str, str]) -> None:
-    for file, value in values.items():
-        _write(folder / file, value)
 
 
 def _write(path: Path, value: str) -> None:

@@ -77,6 +77,8 @@ class Node:
                 yield node
             finally:
                 tasks.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await node._tidy()
 
     async def templates(self) -> Sequence[Template]:
         return templates.known(self._host.pool)
@@ -214,6 +216,13 @@ class Node:
                 await asyncio.sleep(1)
                 continue
             self._spares.append(pair)
+
+    async def _tidy(self) -> None:
+        """A server that stops in good order leaves only its sandboxes behind."""
+        while self._spares:
+            await netns.pair_remove(self._spares.popleft())
+        if not self._instances:
+            await asyncio.to_thread(self._host.cgroups.remove, self._host.names.cgroup_parent)
 
 
 async def _host_open(settings: NodeSettings) -> Host:

@@ -12,12 +12,10 @@ import py_compile
 import shutil
 from pathlib import Path
 
-import atoll
-
 MOUNT = "/.atoll/app"
 RUNTIME_MOUNT = "/.atoll/runtime"
 
-_PACKAGE = Path(atoll.__file__).parent
+_PACKAGE = Path(__file__).parent.parent
 _PARTS = ("__init__.py", "model/__init__.py", "model/limits.py", "wire/__init__.py", "wire/framing.py", "wire/guest.py")
 
 

@@ -89,6 +89,7 @@ class Instance:
             box = await host.driver.create(bundle)
             entry = entry.lives_as(box.record())
             host.journal.write(entry)
+            host.cgroups.update(bundle.cgroup, entry.resources)
             steps.done("boundary_create")
             await (box.start() if image is None else box.restore(image))
             steps.done("boundary_start")

@@ -167,6 +167,7 @@ async def _sandbox(host: Host, entry: Entry, disk: Path, image: Path | None = No
 
 
 def _forget(host: Host) -> None:
+    host.cgroups.remove(host.names.cgroup_parent)
     inventory.unmount_below(host.names.data)
     shutil.rmtree(host.names.data, ignore_errors=True)
 

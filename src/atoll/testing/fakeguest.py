@@ -115,7 +115,7 @@ class FakeProcess:
 class FakeGuest:
     """The inside of one sandbox."""
 
-    def __init__(self, order: SandboxOrder, tasks: TaskGroup | None) -> None:
+    def __init__(self, order: SandboxOrder, tasks: Callable[[], TaskGroup]) -> None:
         self.order = order
         self.files: dict[str, bytes] = {}
         self.directories = {"/", "/home", HOME, "/tmp"}  # noqa: S108 - names in a dictionary
@@ -137,8 +137,7 @@ class FakeGuest:
         number = len(self.processes) + 100
         params["env"] = {**self.order.env, **params.get("env", {})}
         process = self.processes[f"p{number}"] = FakeProcess(f"p{number}", number, argv, params)
-        assert self._tasks is not None
-        self._tasks.start_soon(process.run)
+        self._tasks().start_soon(process.run)
         return process
 
     def find(self, params: dict[str, Any]) -> FakeProcess:

@@ -57,6 +57,10 @@ class FakeNode:
                 self._tasks = None
                 tasks.cancel_scope.cancel()
 
+    def _running_tasks(self) -> TaskGroup:
+        assert self._tasks is not None, "processes run only while the node does"
+        return self._tasks
+
     async def templates(self) -> Sequence[Template]:
         return TEMPLATES
 
@@ -71,7 +75,7 @@ class FakeNode:
                 raise self.create_errors.pop(0)
             if self.create_gate is not None:
                 await self.create_gate.wait()
-            self.guests[order.sandbox_id] = FakeGuest(order, self._tasks)
+            self.guests[order.sandbox_id] = FakeGuest(order, self._running_tasks)
         finally:
             self.creating.discard(order.sandbox_id)
         return SandboxStarted(order.sandbox_id, {"make": self.create_s * 1000})

@@ -14,7 +14,7 @@ from atoll.node import cgroups
 
 
 def test_settings_of_version_2() -> None:
-    values = cgroups.settings(Resources(cpu=0.5, memory_bytes=limits.GIB, pids=100), 2)
+    values = cgroups.settings(Resources(cpu=0.5, memory_bytes=limits.GIB, pids=100), 2, limits.RUNTIME_MEMORY_BYTES)
     assert values["cpu.max"] == "50000 100000"
     assert values["memory.max"] == str(limits.GIB + limits.RUNTIME_MEMORY_BYTES)
     assert values["pids.max"] == str(200 + limits.RUNTIME_TASKS)
@@ -22,7 +22,7 @@ def test_settings_of_version_2() -> None:
 
 def test_settings_of_version_1_mean_the_same() -> None:
     wanted = Resources(cpu=2, memory_bytes=limits.GIB, pids=64)
-    one, two = cgroups.settings(wanted, 1), cgroups.settings(wanted, 2)
+    one, two = cgroups.settings(wanted, 1, 0), cgroups.settings(wanted, 2, 0)
     assert one["cpu.cfs_quota_us"] == two["cpu.max"].split()[0]
     assert one["memory.limit_in_bytes"] == two["memory.max"]
     assert one["pids.max"] == two["pids.max"]
@@ -30,7 +30,7 @@ def test_settings_of_version_1_mean_the_same() -> None:
 
 @pytest.mark.parametrize("cpu", [0.001, 0.05, 255.5])
 def test_a_quota_is_never_below_what_the_kernel_takes(cpu: float) -> None:
-    assert int(cgroups.settings(Resources(cpu=cpu), 1)["cpu.cfs_quota_us"]) >= 1000
+    assert int(cgroups.settings(Resources(cpu=cpu), 1, 0)["cpu.cfs_quota_us"]) >= 1000
 
 
 def test_version_2_on_a_tree_of_files(tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ def test_each_kind_of_reply() -> None:
     assert wire.parse_reply(framing.Frame(framing.STDOUT, b"x")) == wire.Data(framing.STDOUT, b"x")
 
 
-@pytest.mark.parametrize("value", [[], 1, None, {}, {"ok": 1}, {"ok": {}, "end": {}}, {"what": {}}, {"error": {"code": 1}}])
+@pytest.mark.parametrize(
+    "value", [[], 1, None, {}, {"ok": 1}, {"ok": {}, "end": {}}, {"what": {}}, {"error": {"code": 1}}]
+)
 def test_anything_else_is_refused(value: object) -> None:
     with pytest.raises(wire.MessageError):
         reply(value)

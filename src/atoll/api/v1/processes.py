@@ -124,7 +124,7 @@ async def events(stream: GuestStream, offsets: dict[str, int]) -> AsyncGenerator
             if event is not None:
                 yield event
             begun = True
-        elif isinstance(message, guest.End):
+        elif isinstance(message, guest.End) and begun:
             yield guestwords.exited(message.value)
             return
         else:

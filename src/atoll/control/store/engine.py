@@ -1,6 +1,6 @@
 """The database: opened, brought to the newest schema, read from and written to.
 
-Queries are plain functions that take a connection; a whole transaction runs in one thread, so that it costs one hand-over
+Queries are plain functions that take a connection; a whole transaction runs in one thread, so it costs one hand-over
 and not one for every statement (seen: a write of one row 0.3 ms this way, 0.8 to 2 ms with an asynchronous driver).
 
 SQLite allows one writer at a time. A writer takes the lock when it begins (BEGIN IMMEDIATE), not in the middle, where

@@ -22,7 +22,6 @@ from typing import Literal, NamedTuple
 
 from atoll.model import limits
 
-SUPER_MAGIC = 0x9123683E
 SUBVOLUME_INODE = 256  # the root directory of every subvolume has this inode number
 
 _MAGIC = 0x94
@@ -48,7 +47,7 @@ _QGROUP_CREATE = _ioctl_number(_WRITE, 42, 16)
 _QGROUP_LIMIT = _ioctl_number(_READ, 43, 48)
 
 _FLAG_READ_ONLY = 1 << 1
-_QUOTA_ENABLE, _QUOTA_RESCAN, _QUOTA_ENABLE_SIMPLE = 1, 3, 4
+_QUOTA_ENABLE, _QUOTA_ENABLE_SIMPLE = 1, 4
 _LIMIT_MAX_EXCLUSIVE = 1 << 1
 _NO_LIMIT = 2**64 - 1
 

@@ -201,11 +201,11 @@ def _loop_devices(image: Path) -> list[str]:
 
 
 def _loop_free(image: Path) -> None:
-    # A device that `mount` attached goes by itself; one that an interrupted mount left is detached here.
-    until = time.monotonic() + limits.HELPER_S_MAX
-    while devices := _loop_devices(image):
+    # A device that `mount` attached goes by itself, and detaching marks one that an interrupted mount left so that it
+    # does. It may take longer than we wait: a process with a mount namespace of its own (a build, a sandbox that is
+    # just starting) can hold a copy of the mount. The kernel then frees the device with the last such copy.
+    until = time.monotonic() + limits.LOOP_FREE_S_MAX
+    while (devices := _loop_devices(image)) and time.monotonic() < until:
         for device in devices:
             spawn.run(["losetup", "--detach", device], check=False)
-        if time.monotonic() > until:
-            raise Internal(f"the loop device of {image} stays in use", code="disk_failed", detail=" ".join(devices))
         time.sleep(limits.CLEANED_POLL_S)

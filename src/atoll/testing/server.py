@@ -20,7 +20,6 @@ from atoll.node.inventory import Item
 from atoll.node.names import HostNames
 
 START_S_MAX = 30.0
-SERVER_THINGS = {"mount", "loop"}
 
 
 class Server:
@@ -45,7 +44,6 @@ class Server:
     def start(self, *flags: str) -> None:
         environment = {**os.environ, "ATOLL_DATA": str(self.data), **self._environment}
         environment.pop("ATOLL_URL", None)
-        (self.data / "server.json").unlink(missing_ok=True)
         with open(self.log_path, "ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "atoll", "serve", "--listen", "127.0.0.1:0", "--data", str(self.data), *flags],
@@ -63,11 +61,13 @@ class Server:
             if self._process.poll() is not None:
                 raise AssertionError(f"the server ended: {self.log()[-3000:]}")
             try:
-                self.url = json.loads((self.data / "server.json").read_text())["url"]
-                if httpx2.get(f"{self.url}/health").status_code == 200:
+                found = json.loads((self.data / "server.json").read_text())
+                if found["pid"] == self.pid and httpx2.get(f"{found['url']}/health").status_code == 200:
+                    self.url = found["url"]
                     return
             except (OSError, ValueError, httpx2.TransportError):
-                time.sleep(0.02)
+                pass  # not there yet, or half written
+            time.sleep(0.02)
         raise AssertionError(f"the server does not serve: {self.log()[-3000:]}")
 
     def kill(self) -> None:
@@ -90,18 +90,8 @@ class Server:
         for sandbox in self.sandboxes():
             self.connect(sandbox["id"]).kill()
         self.stop()
-        # Spare networks are the server's and are swept by the next one; a last start and stop would prove that again.
-        left = [item for item in self.inventory() if item.kind not in SERVER_THINGS | {"netns", "link"} and item.box]
-        self._sweep_networks()
+        left = [item for item in self.inventory() if item.box]
         assert not left, left
-
-    def _sweep_networks(self) -> None:
-        names = HostNames.of(self.data)
-        for item in self.inventory():
-            if item.kind == "netns":
-                subprocess.run(["ip", "netns", "delete", item.name], check=True)
-        groups = cgroups.detect()
-        groups.remove(names.cgroup_parent)
 
     def log(self) -> str:
         return self.log_path.read_text(errors="replace")
@@ -113,9 +103,17 @@ class Server:
         """The boxes that have left any trace on the host."""
         return {item.box for item in self.inventory() if item.box.startswith("bx")}
 
+    def box_of(self, sandbox_id: str) -> str:
+        """The box that a sandbox lives in, from the journal."""
+        for path in (self.data / "journal").glob("*.json"):
+            entry = json.loads(path.read_text())
+            if entry["sandbox_id"] == sandbox_id:
+                return str(entry["box_id"])
+        raise AssertionError(f"{sandbox_id} has no journal entry")
+
     def rows(self) -> list[dict[str, Any]]:
         """What the database says, read behind the server's back."""
-        database = sqlite3.connect(f"file:{self.data}/atoll.sqlite?mode=ro", uri=True)
+        database = sqlite3.connect(f"file:{self.data}/atoll.db?mode=ro", uri=True)
         database.row_factory = sqlite3.Row
         try:
             return [dict(row) for row in database.execute("select * from sandboxes order by id")]

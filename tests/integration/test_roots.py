@@ -1,0 +1,56 @@
+"""The guest runs in any root filesystem: one without Python, and one without a C library."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from atoll.node.disks import btrfs
+from atoll.node.disks.pool import Pool
+from atoll.node.install import template_build, workplace
+from atoll.node.install.layout import Layout
+from atoll.testing.server import Server
+
+pytestmark = pytest.mark.real
+
+
+def add_busybox(layout: Layout, data: Path) -> None:
+    """A root with nothing but a static busybox: no Python, no glibc, no loader."""
+    with workplace.turn(layout.cache, print):
+        template_build.ensure("busybox", layout, Pool.open(data), print)
+
+
+def add_without_python(_: Layout, data: Path) -> None:
+    """`base` with every trace of its Python removed."""
+    templates = Pool.open(data).root / "templates"
+    root = templates / "no-python"
+    btrfs.snapshot_create(templates / "base", root)
+    for path in [*root.glob("usr/bin/python3*"), *root.glob("usr/lib/python3*"), *root.glob("usr/share/python3*")]:
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    manifest = json.loads((templates / "base.json").read_text())
+    (templates / "no-python.json").write_text(json.dumps({**manifest, "name": "no-python"}))
+
+
+@pytest.mark.parametrize(
+    ("template", "add", "user"), [("busybox", add_busybox, "root"), ("no-python", add_without_python, "user")]
+)
+def test_commands_and_files_without_python(
+    layout: Layout,
+    make_server: Callable[..., Server],
+    template: str,
+    add: Callable[[Layout, Path], None],
+    user: str,
+) -> None:
+    server = make_server()
+    add(layout, server.data)
+    with server.create(template) as sandbox:
+        result = sandbox.commands.run("echo out; echo err >&2; exit 4", user=user)
+        assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 4)
+        assert sandbox.commands.run(["which", "python3"], user=user).exit_code != 0
+        sandbox.files.write("/tmp/a", "content", user=user)
+        assert sandbox.files.read("/tmp/a", user=user) == "content"
+        assert sandbox.commands.run("cat /tmp/a", user=user).stdout == "content"

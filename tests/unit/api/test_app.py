@@ -1,0 +1,129 @@
+"""The edge as a whole: ids, errors of every kind, health, metrics, and the API's own description."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+from atoll.api.app import create_app
+from atoll.model import limits
+from atoll.testing.asgi import Caller
+
+pytestmark = pytest.mark.anyio
+
+
+def check_problem(answer: Any, status: int, code: str) -> None:
+    assert answer.status == status, answer.body
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert (problem["status"], problem["code"]) == (status, code)
+    assert problem["request_id"] == answer.headers["x-request-id"]
+    assert problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "status", "code"),
+    [
+        ("GET", "/nope", None, 404, "not_found"),
+        ("GET", "/v1/sandboxes/", None, 404, "not_found"),
+        ("PATCH", "/v1/sandboxes", None, 405, "method_not_allowed"),
+        ("POST", "/v1/sandboxes", b"{", 400, "invalid_body"),
+        ("POST", "/v1/sandboxes", b"\xff", 400, "invalid_body"),
+        ("POST", "/v1/sandboxes", [], 400, "invalid_body"),
+        ("POST", "/v1/sandboxes", {"timeout": 5}, 400, "invalid_body"),
+        ("POST", "/v1/sandboxes", {"timeout_s": "5"}, 400, "invalid_body"),
+        ("POST", "/v1/sandboxes", {"resources": {"memory_bytes": -1}}, 400, "invalid_resources"),
+        ("POST", "/v1/sandboxes", {"resources": {"memory_bytes": 2**70}}, 400, "invalid_resources"),
+        ("POST", "/v1/sandboxes", {"timeout_s": -5}, 400, "invalid_timeout"),
+        ("POST", "/v1/sandboxes", {"template": "nope"}, 404, "template_not_found"),
+        ("POST", "/v1/sandboxes", b"[" * 100_000, 400, "invalid_body"),
+        ("GET", "/v1/sandboxes?limit=0", None, 400, "invalid_query"),
+        ("GET", "/v1/sandboxes?limit=x", None, 400, "invalid_query"),
+        ("GET", "/v1/sandboxes?limit=1&limit=2", None, 400, "invalid_query"),
+        ("GET", "/v1/sandboxes?nope=1", None, 400, "invalid_query"),
+        ("GET", "/v1/sandboxes?state=nope", None, 400, "invalid_query"),
+        ("GET", "/v1/sandboxes?metadata=nope", None, 400, "invalid_query"),
+        ("GET", "/v1/sandboxes?cursor=nope", None, 400, "invalid_cursor"),
+        ("GET", "/v1/sandboxes/nope", None, 404, "sandbox_not_found"),
+        ("DELETE", "/v1/sandboxes/nope", None, 404, "sandbox_not_found"),
+        ("GET", "/v1/sandboxes?" + "&".join(f"metadata=a{n}=b" for n in range(500)), None, 400, "invalid_query"),
+    ],
+)
+async def test_bad_input_has_its_own_code(
+    edge: Any, method: str, target: str, body: Any, status: int, code: str
+) -> None:
+    check_problem(await edge.ask(method, target, body), status, code)
+    assert edge.node.orders == []
+
+
+async def test_a_method_that_is_not_allowed_says_which_are(edge: Any) -> None:
+    answer = await edge.ask("PATCH", "/v1/sandboxes")
+    assert answer.headers["allow"] == "GET, POST"
+
+
+async def test_a_body_is_bounded_by_its_announcement_and_while_it_comes(edge: Any) -> None:
+    announced = {"content-length": str(limits.JSON_BODY_BYTES_MAX + 1)}
+    check_problem(await edge.ask("POST", "/v1/sandboxes", b"{}", headers=announced), 413, "too_large")
+    taken = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal taken
+        while True:
+            taken += limits.MIB
+            yield b" " * limits.MIB
+
+    check_problem(await edge.ask("POST", "/v1/sandboxes", chunks=endless()), 413, "too_large")
+    assert taken <= limits.JSON_BODY_BYTES_MAX + limits.MIB
+
+
+async def test_our_own_bug_is_a_500_that_says_nothing(edge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError("a secret of the inside")
+
+    monkeypatch.setattr(edge.control, "sandbox_get", broken)
+    answer = await edge.ask("GET", "/v1/sandboxes/x")
+    check_problem(answer, 500, "internal")
+    assert b"secret" not in answer.body
+    assert b"ZeroDivision" not in answer.body
+
+
+async def test_a_request_id_of_the_caller_is_kept_if_it_is_harmless(edge: Any) -> None:
+    answer = await edge.ask("GET", "/health", headers={"x-request-id": "run-7.a"})
+    assert answer.headers["x-request-id"] == "run-7.a"
+    answer = await edge.ask("GET", "/health", headers={"x-request-id": "x\r\nset-cookie: a"})
+    assert "cookie" not in answer.headers["x-request-id"]
+
+
+async def test_health_needs_no_key_and_metrics_only_if_told_so(edge: Any) -> None:
+    stranger = Caller(edge.app)
+    assert (await stranger.ask("GET", "/health")).json()["status"] == "ok"
+    assert (await stranger.ask("GET", "/metrics")).status == 200
+    closed = Caller(create_app(edge.control, metrics_open=False))
+    check_problem(await closed.ask("GET", "/metrics"), 401, "unauthenticated")
+
+
+async def test_metrics_count_requests_by_route_and_sandboxes_by_state(inside: Any) -> None:
+    await inside.ask("GET", "~")
+    text = (await inside.ask("GET", "/metrics")).body.decode()
+    assert 'route="/v1/sandboxes/{sandbox}",status="200"' in text
+    assert inside.sandbox not in text
+    assert 'atoll_sandboxes{state="running"} 1.0' in text
+    assert 'atoll_sandbox_create_seconds_count{outcome="started"} 1.0' in text
+
+
+async def test_templates_and_node(edge: Any) -> None:
+    assert [item["name"] for item in (await edge.ask("GET", "/v1/templates")).json()["items"]] == ["base", "code"]
+    assert (await edge.ask("GET", "/v1/node")).json()["sandboxes"] == 0
+
+
+async def test_many_requests_at_once(edge: Any) -> None:
+    async def create() -> None:
+        assert (await edge.ask("POST", "/v1/sandboxes", {})).status == 201
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(200):
+            tasks.start_soon(create)
+    assert len(edge.node.guests) == 200

@@ -1,0 +1,58 @@
+"""A control over a node in memory, in virtual time, with a database of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from atoll.control.authz import ALL_SCOPES, Principal
+from atoll.control.service import Control
+from atoll.control.store.engine import Store, sqlite_url
+from atoll.telemetry import Metrics
+from atoll.testing.clock import VirtualClock
+from atoll.testing.nodes import FakeNode
+
+ME = Principal("default", "ak", ALL_SCOPES)
+OTHER = Principal("other", "ak2", ALL_SCOPES)
+
+
+@dataclass
+class World:
+    """Everything that outlives a server, and the server."""
+
+    control: Control
+    node: FakeNode
+    clock: VirtualClock
+    me: Principal = ME
+    other: Principal = OTHER
+
+
+Opener = Callable[[FakeNode, VirtualClock], AbstractAsyncContextManager[World]]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def open_world(tmp_path: Path) -> Opener:
+    """Starts a server on this test's database; a second one finds what the first has left."""
+
+    @asynccontextmanager
+    async def opened(node: FakeNode, clock: VirtualClock) -> AsyncIterator[World]:
+        async with node.running(), Store.open(sqlite_url(tmp_path / "atoll.db")) as store:
+            async with Control.open(store, node, clock, Metrics(), tmp_path / "key") as control:
+                yield World(control, node, clock)
+
+    return opened
+
+
+@pytest.fixture
+async def world(open_world: Opener) -> AsyncIterator[World]:
+    async with open_world(FakeNode(), VirtualClock()) as world:
+        yield world

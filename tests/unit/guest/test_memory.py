@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+
+from atoll.guest import memory, tree
+from atoll.guest.processes import Process, Spec, Table
+from atoll.guest.pump import Pump
+from atoll.guest.ring import Budget
+from atoll.guest.users import User
+from atoll.model import limits
+
+ROOT = User("root", 0, 0, (0,), "/root", "/bin/sh")
+
+
+def entry(pid: int, size: int, state: str = "S", session: int = 0) -> tree.Entry:
+    return tree.Entry(pid, 1, pid, session or pid, state, "x", 0.0, 1, size)
+
+
+def test_meminfo_is_read_in_bytes() -> None:
+    assert memory.parse_meminfo("MemTotal:  10 kB\nHuge: 3\nbad\n") == {"MemTotal": 10240, "Huge": 3}
+
+
+def test_the_hungriest_but_never_our_own() -> None:
+    entries = [entry(1, 900), entry(5, 800), entry(6, 100), entry(7, 700, "Z"), entry(8, 200)]
+    assert memory.choose_victim(entries, spared={5}) == entry(8, 200)
+    assert memory.choose_victim([entry(1, 900)], spared=()) is None
+
+
+def test_it_looks_before_memory_can_be_used_up() -> None:
+    reserve = memory.reserve_bytes(512 * limits.MIB)
+    for available in range(reserve, 512 * limits.MIB, limits.MIB):
+        wait_s = memory.pause_s(available, reserve)
+        used = wait_s * limits.MEMORY_GUARD_FILL_BYTES_PER_S
+        assert used <= available - reserve or wait_s == limits.MEMORY_GUARD_POLL_S_MIN
+
+
+def test_the_end_is_marked_before_it_comes() -> None:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:
+        table = Table(Pump())
+        process = Process("x", Spec(["sleep"], {}, "/", ROOT), Budget())
+        table._started(process, child.pid)
+        sizes = {"MemTotal": limits.GIB, "MemAvailable": limits.MIB}
+        seen = [entry(1, 2**40), entry(child.pid, 2**30)]
+        guard = memory.MemoryGuard(set, table, lambda: sizes, lambda: seen)
+        assert guard.check() == limits.MEMORY_GUARD_POLL_S_MIN
+        assert child.wait() == -signal.SIGKILL
+        assert (process.oom, guard.kills) == (True, 1)
+
+
+def test_nothing_happens_while_there_is_enough() -> None:
+    sizes = {"MemTotal": limits.GIB, "MemAvailable": 2 * limits.GIB}
+    guard = memory.MemoryGuard(set, Table(Pump()), lambda: sizes, lambda: [entry(2, 1)])
+    assert guard.check() == limits.MEMORY_GUARD_POLL_S_MAX
+    assert guard.kills == 0

@@ -1,0 +1,242 @@
+"""Processes of a real guest: what they print, how they end, who may follow them."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import pytest
+
+from atoll.model import errors, limits
+from atoll.node.guestlink import GuestLink, GuestStream
+from atoll.wire import framing
+from atoll.wire import guest as wire
+
+pytestmark = pytest.mark.anyio
+
+
+async def drain(stream: GuestStream) -> tuple[bytes, bytes, dict[str, Any], list[dict[str, Any]]]:
+    out = {framing.STDOUT: b"", framing.STDERR: b""}
+    events: list[dict[str, Any]] = []
+    async for message in stream:
+        if isinstance(message, wire.Data):
+            out[message.kind] += message.payload
+        elif isinstance(message, wire.Event):
+            events.append(message.value)
+        elif isinstance(message, wire.End):
+            return out[framing.STDOUT], out[framing.STDERR], message.value, events
+    raise AssertionError("no end")
+
+
+async def run(link: GuestLink, **params: Any) -> tuple[bytes, bytes, dict[str, Any], list[dict[str, Any]]]:
+    async with link.stream("process.start", params) as stream:
+        return await drain(stream)
+
+
+async def test_output_apart_and_exit_code(link: GuestLink) -> None:
+    out, err, end, events = await run(link, cmd="echo $A; echo b >&2; exit 3", env={"A": "x y"})
+    assert (out, err, end["code"], end["signal"]) == (b"x y\n", b"b\n", 3, None)
+    assert events[0]["type"] == "started"
+    assert (end["stdout_bytes"], end["stderr_bytes"]) == (4, 2)
+
+
+async def test_argv_is_taken_as_it_is(link: GuestLink) -> None:
+    out, _, _, _ = await run(link, argv=["printf", "%s|", "a b", "$A", "'", b"\xff".decode("utf-8", "surrogateescape")])
+    assert out == b"a b|$A|'|\xff|"
+
+
+async def test_another_user_has_its_own_rights(link: GuestLink) -> None:
+    out, _, _, _ = await run(link, cmd="id -un; id -G; cat /etc/shadow >/dev/null 2>&1 || echo no", user="nobody")
+    assert out.split() == [b"nobody", b"65534", b"no"]
+
+
+@pytest.mark.parametrize(
+    ("params", "code"),
+    [
+        ({"argv": ["/no/such/program"]}, "no_such_program"),
+        ({"argv": ["no-such-program"]}, "no_such_program"),
+        ({"argv": ["/etc/passwd"]}, "permission_denied"),
+        ({"cmd": "true", "cwd": "/no/such"}, "not_found"),
+        ({"cmd": "true", "cwd": "/etc/passwd"}, "not_directory"),
+        ({"cmd": "true", "user": "no-such-user"}, "unknown_user"),
+        ({"cmd": "true", "argv": ["true"]}, "invalid_argument"),
+        ({}, "invalid_argument"),
+        ({"argv": [""]}, "invalid_argument"),
+        ({"argv": ["a\0b"]}, "invalid_argument"),
+        ({"argv": "ls"}, "invalid_argument"),
+        ({"cmd": "true", "env": {"A=B": "x"}}, "invalid_argument"),
+        ({"cmd": "true", "timeout_s": -1}, "invalid_argument"),
+        ({"cmd": "true", "pty": {"cols": 0}}, "invalid_argument"),
+        ({"argv": ["x"] * (limits.ARGV_ENTRIES_MAX + 1)}, "invalid_argument"),
+    ],
+)
+async def test_bad_requests_have_stable_codes(link: GuestLink, params: dict[str, Any], code: str) -> None:
+    with pytest.raises(errors.AtollError) as caught:
+        await run(link, **params)
+    assert caught.value.code == code
+
+
+async def test_stdin_is_a_stream_with_an_end(link: GuestLink) -> None:
+    async with link.stream("process.start", {"argv": ["cat"], "stdin": True}) as stream:
+        await stream.send(b"one ")
+        await stream.send(b"two")
+        await stream.send_control({"do": "close_stdin"})
+        out, _, end, _ = await drain(stream)
+    assert (out, end["code"]) == (b"one two", 0)
+
+
+async def test_much_input_and_much_output_do_not_lock_each_other_up(link: GuestLink) -> None:
+    import anyio
+
+    size = 8 * limits.MIB
+    async with link.stream("process.start", {"argv": ["cat"], "stdin": True}) as stream:
+
+        async def feed() -> None:
+            await stream.send(bytes(size))
+            await stream.send_control({"do": "close_stdin"})
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(feed)
+            out, _, _, events = await drain(stream)
+    assert len(out) == size
+    assert [event["type"] for event in events] == ["started"]
+
+
+async def test_a_terminal(link: GuestLink) -> None:
+    async with link.stream("process.start", {"argv": ["sh"], "pty": {"cols": 91, "rows": 17}}) as stream:
+        await stream.send(b"stty size; test -t 0 && echo is-a-tty\n")
+        await stream.send_control({"do": "resize", "cols": 50, "rows": 20})
+        await stream.send(b"stty size\n")
+        await stream.send(b"exit 4\n")
+        out, _, end, _ = await drain(stream)
+    assert b"is-a-tty\r\n" in out
+    assert b"20 50" in out
+    assert end["code"] == 4
+
+
+async def test_control_c_reaches_the_foreground(link: GuestLink) -> None:
+    async with link.stream("process.start", {"argv": ["sleep", "30"], "pty": True}) as stream:
+        await stream.receive()
+        await stream.send(b"\x03")
+        _, _, end, _ = await drain(stream)
+    assert end["signal"] == 2
+
+
+async def test_a_timeout_ends_the_whole_tree(link: GuestLink) -> None:
+    began = time.monotonic()
+    out, _, end, _ = await run(link, cmd="sleep 61 & echo $!; setsid sleep 62 & echo $!; sleep 63", timeout_s=0.3)
+    assert end["timed_out"]
+    assert time.monotonic() - began < 2
+    time.sleep(0.1)
+    for pid in out.split():
+        assert not os.path.exists(f"/proc/{int(pid)}/exe") or "sleep" not in os.readlink(f"/proc/{int(pid)}/exe")
+
+
+async def test_a_program_that_ignores_term_is_killed(link: GuestLink) -> None:
+    _, _, end, _ = await run(link, cmd="trap '' TERM; while :; do sleep 0.05; done", timeout_s=0.2)
+    assert (end["timed_out"], end["signal"]) == (True, 9)
+
+
+async def test_what_runs_in_the_background_does_not_hold_its_command_up(link: GuestLink) -> None:
+    began = time.monotonic()
+    out, _, end, events = await run(link, cmd="(sleep 0.5; echo late) & echo now")
+    assert (out, end["code"]) == (b"now\n", 0)
+    assert time.monotonic() - began < 0.4
+    time.sleep(0.7)
+    async with link.stream("process.output", {"id": events[0]["id"]}) as stream:
+        out, _, _, _ = await drain(stream)
+    assert out == b"now\nlate\n"
+
+
+async def test_processes_go_on_without_their_caller_and_are_found_by_tag(link: GuestLink) -> None:
+    async with link.stream("process.start", {"cmd": "echo a; sleep 0.4; echo b", "tag": "mine"}) as stream:
+        await stream.receive()
+    async with link.stream("process.attach", {"tag": "mine"}) as first:
+        async with link.stream("process.attach", {"tag": "mine", "stdout_offset": 1}) as second:
+            assert (await drain(first))[0] == b"a\nb\n"
+            assert (await drain(second))[0] == b"\nb\n"
+    assert (await link.call("process.wait", {"tag": "mine"}))["exit"]["code"] == 0
+
+
+async def test_kill_on_disconnect(link: GuestLink) -> None:
+    async with link.stream("process.start", {"argv": ["sleep", "60"], "kill_on_disconnect": True}) as stream:
+        started = await stream.receive()
+        assert isinstance(started, wire.Event)
+    ended = await link.call("process.wait", {"id": started.value["id"], "timeout_s": 5})
+    assert ended["exit"]["signal"] == 15
+
+
+async def test_lost_output_is_marked(link: GuestLink) -> None:
+    total = limits.RING_BYTES_MAX + 100_000
+    started = await link.call("process.start", {"cmd": f"head -c {total} /dev/zero", "detach": True})
+    await link.call("process.wait", {"id": started["id"]})
+    async with link.stream("process.attach", {"id": started["id"]}) as stream:
+        out, _, end, events = await drain(stream)
+    dropped = [event for event in events if event["type"] == "dropped"]
+    assert len(out) + dropped[0]["bytes"] == total == end["stdout_bytes"]
+
+
+async def test_a_client_that_never_reads_slows_nobody_else(link: GuestLink) -> None:
+    async with link.stream("process.start", {"argv": ["yes"], "tag": "flood", "kill_on_disconnect": True}):
+        for _ in range(5):
+            out, _, _, _ = await run(link, argv=["echo", "x"])
+            assert out == b"x\n"
+
+
+async def test_signals_by_name_number_and_bad_ones(link: GuestLink) -> None:
+    started = await link.call("process.start", {"argv": ["sleep", "60"], "detach": True})
+    with pytest.raises(errors.InvalidArgument):
+        await link.call("process.signal", {"id": started["id"], "signal": "NONSENSE"})
+    await link.call("process.signal", {"pid": started["pid"], "signal": "SIGKILL"})
+    assert (await link.call("process.wait", {"id": started["id"]}))["exit"]["signal"] == 9
+    with pytest.raises(errors.NotFound) as caught:
+        await link.call("process.signal", {"id": started["id"], "signal": 15})
+    assert caught.value.code == "no_such_process"
+
+
+async def test_input_from_another_connection(link: GuestLink) -> None:
+    started = await link.call("process.start", {"argv": ["cat"], "stdin": True, "detach": True})
+
+    async def chunks() -> Any:
+        yield b"hello"
+
+    assert await link.upload("process.stdin", {"id": started["id"], "close": True}, chunks()) == {"written": 5}
+    await link.call("process.wait", {"id": started["id"]})
+    async with link.stream("process.attach", {"id": started["id"]}) as stream:
+        assert (await drain(stream))[0] == b"hello"
+
+
+async def test_a_worker_that_its_user_killed_is_replaced_and_nothing_is_lost(link: GuestLink) -> None:
+    out, _, _, _ = await run(link, cmd="echo $PPID")
+    started = await link.call("process.start", {"cmd": "sleep 0.5; exit 7", "detach": True})
+    os.kill(int(out), 9)
+    time.sleep(0.2)
+    assert (await run(link, argv=["echo", "x"]))[0] == b"x\n"
+    assert (await link.call("process.wait", {"id": started["id"], "timeout_s": 5}))["exit"]["code"] == 7
+
+
+async def test_limits_of_one_process(link: GuestLink) -> None:
+    out, _, _, _ = await run(link, cmd="ulimit -n; ulimit -c", limits={"open_files": 77})
+    assert out == b"77\n0\n"
+
+
+async def test_a_hundred_at_once(link: GuestLink) -> None:
+    import anyio
+
+    codes: list[int] = []
+
+    async def one(number: int) -> None:
+        codes.append((await run(link, cmd=f"exit {number}"))[2]["code"])
+
+    async with anyio.create_task_group() as group:
+        for number in range(100):
+            group.start_soon(one, number)
+    assert sorted(codes) == list(range(100))
+
+
+async def test_the_list_holds_what_runs(link: GuestLink) -> None:
+    started = await link.call("process.start", {"argv": ["sleep", "60"], "detach": True})
+    entries, _ = await link.collect("process.list", {"running": True})
+    assert started["id"] in {entry["id"] for entry in entries}
+    await link.call("process.signal", {"id": started["id"], "signal": "KILL", "tree": True})

@@ -1,0 +1,164 @@
+"""The other side of a measurement: runsc alone, with the same disk, network, limits and guest, and nothing of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from atoll import Sandbox
+from atoll.model import ids
+from atoll.model.resources import Resources
+from atoll.node import cgroups, guestapp, instance, spawn
+from atoll.node.disks.pool import Pool
+from atoll.node.guestlink import GuestLink
+from atoll.node.host import Host
+from atoll.node.install.layout import Layout
+from atoll.node.journal import Entry, Journal
+from atoll.node.names import HostNames
+from atoll.node.network import netns
+from atoll.node.network.netns import Network
+from atoll.node.network.plan import Pair
+from atoll.node.runtime import oci, registry
+from atoll.node.runtime.base import Bundle
+
+
+class Bare:
+    """runsc by hand, on a data directory beside the server's."""
+
+    def __init__(self, host: Host, server_names: HostNames, runsc: Path) -> None:
+        self._host = host
+        self._server_names = server_names
+        self._runsc = runsc
+        driver: Any = host.driver
+        self._flags = ["--root", str(host.names.runsc_root), *driver._flags]
+
+    @classmethod
+    @contextmanager
+    def open(cls, layout: Layout, server_data: Path) -> Iterator[Bare]:
+        names = HostNames.of(server_data / "bare")
+        names.runsc_root.mkdir(parents=True)
+        host = Host(
+            names=names,
+            journal=Journal(names.journal),
+            pool=Pool.open(server_data),
+            cgroups=cgroups.detect(),
+            driver=registry.load("runsc")(layout.runsc_path(), names.runsc_root),
+            guest_app=guestapp.publish(layout.data / "guest"),
+            runtime_dir=layout.runtime_dir(),
+            machine=layout.machine,
+        )
+        try:
+            yield cls(host, HostNames.of(server_data), layout.runsc_path())
+        finally:
+            host.cgroups.remove(names.cgroup_parent)
+
+    def create_ms(self) -> float:
+        """`runsc create`, `runsc start`, and the guest's first answer; all else was made before the clock started."""
+        with self._bundle() as (bundle, link):
+            started_s = time.perf_counter()
+            self._run("create", "--bundle", str(bundle.folder), bundle.box_id)
+            self._run("start", bundle.box_id)
+            asyncio.run(_first_answer(link))
+            return (time.perf_counter() - started_s) * 1000
+
+    def sleep_memory_mib(self) -> float:
+        with self._bundle(lambda bundle: replace(bundle, argv=("/bin/sleep", "1000"))) as (bundle, _):
+            self._run("create", "--bundle", str(bundle.folder), bundle.box_id)
+            self._run("start", bundle.box_id)
+            time.sleep(1)
+            return _private_mib(self._host.cgroups.pids(bundle.cgroup))
+
+    def memory_mib(self, box: str) -> float:
+        """Private memory of all processes of one of the server's boxes."""
+        return _private_mib(self._host.cgroups.pids(self._server_names.cgroup(box)))
+
+    def exec_true(self, box: str) -> None:
+        spawn.run([self._runsc, "--root", self._server_names.runsc_root, "exec", box, "/bin/true"])
+
+    def plain_tcp_ms(self, sandbox: Sandbox, box: str, data: bytes) -> float:
+        """Bytes into a file inside by netcat: no protocol, no answer but the end of the connection."""
+        entry = json.loads((self._server_names.journal / f"{box}.json").read_text())
+        network = Network(Pair.of(self._server_names, entry["slot"]))
+        process = sandbox.commands.start("nc -l -p 5001 > plain")
+        try:
+            connection = asyncio.run(_dial_when_open(network, 5001))
+            connection.setblocking(True)
+            started_s = time.perf_counter()
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            connection.recv(1)
+            return (time.perf_counter() - started_s) * 1000
+        finally:
+            network.close()
+            process.wait()
+
+    @contextmanager
+    def _bundle(self, change: Callable[[Bundle], Bundle] = lambda bundle: bundle) -> Iterator[tuple[Bundle, GuestLink]]:
+        host = self._host
+        entry = Entry(
+            box_id=ids.mint(ids.BOX, time.time_ns() // 1_000_000, secrets.token_bytes(16)),
+            sandbox_id="bare",
+            slot=secrets.token_hex(4),
+            template="base",
+            resources=Resources(),
+            hostname="bare",
+            token=secrets.token_urlsafe(32),
+            guest_app=str(host.guest_app),
+            runtime_dir=str(host.runtime_dir),
+        )
+        pair = Pair.of(host.names, entry.slot)
+        asyncio.run(netns.pair_create(pair))
+        network = Network(pair)
+        root = host.pool.disk_create(entry.box_id, host.pool.root / "templates/base", entry.resources.disk_bytes)
+        host.cgroups.create(host.names.cgroup(entry.box_id), entry.resources)
+        folder = host.names.box_folder(entry.box_id)
+        folder.mkdir(parents=True)
+        bundle = change(instance.bundle_of(host, entry, network, root))
+        (folder / "config.json").write_text(json.dumps(oci.config(bundle)))
+        link = GuestLink(lambda: network.dial(instance.GUEST_PORT), entry.token)
+        try:
+            yield bundle, link
+        finally:
+            self._run("delete", "--force", bundle.box_id)
+            network.close()
+            asyncio.run(instance.demolish(host, entry))
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _run(self, *command: str) -> None:
+        spawn.run([self._runsc, *self._flags, *command])
+
+
+async def _first_answer(link: GuestLink) -> None:
+    while True:
+        try:
+            await link.call("ping")
+        except Exception:
+            await asyncio.sleep(0.001)
+        else:
+            return
+
+
+async def _dial_when_open(network: Network, port: int) -> socket.socket:
+    while True:
+        try:
+            return await network.dial(port)
+        except Exception:
+            await asyncio.sleep(0.01)
+
+
+def _private_mib(pids: list[int]) -> float:
+    total_kib = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith(("Private_Clean:", "Private_Dirty:")):
+                total_kib += int(line.split()[1])
+    return total_kib / 1024
