@@ -67,7 +67,7 @@ class Node:
     @asynccontextmanager
     async def open(cls, settings: NodeSettings) -> AsyncIterator[Node]:
         """A node that has recovered what was there before. On exit it lets go; its sandboxes go on."""
-        host = await _host_open(settings)
+        host = await host_open(settings)
         node = cls(host, settings.memory_overcommit)
         async with anyio.create_task_group() as tasks:
             node._tasks = tasks
@@ -225,7 +225,8 @@ class Node:
             await asyncio.to_thread(self._host.cgroups.remove, self._host.names.cgroup_parent)
 
 
-async def _host_open(settings: NodeSettings) -> Host:
+async def host_open(settings: NodeSettings) -> Host:
+    """The means of a node on this host, ready to use."""
     layout = settings.layout
     names = HostNames.of(layout.data)
     for folder in (names.run, names.runsc_root, names.run / "boxes"):

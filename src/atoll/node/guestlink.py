@@ -13,6 +13,7 @@ half of the work of this server is to move bytes through here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -143,7 +144,14 @@ class GuestLink:
 
     def __init__(self, connect: Connect, token: str) -> None:
         self._connect = connect
+        self._open_connections: set[socket.socket] = set()
         self.token = token
+
+    def hang_up(self) -> None:
+        """End every operation under way: its sandbox is gone, and a dead peer sends no farewell."""
+        for connection in self._open_connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     @asynccontextmanager
     async def stream(
@@ -162,10 +170,14 @@ class GuestLink:
         except (TypeError, ValueError) as error:
             raise errors.InvalidArgument(f"not a parameter for a guest: {error}") from error
         connection = await self._open()
-        with connection:
+        self._open_connections.add(connection)
+        try:
             stream = GuestStream(connection, idle_s, bytes_max)
             await stream._send_all(frame)
             yield stream
+        finally:
+            self._open_connections.discard(connection)
+            connection.close()
 
     async def _open(self) -> socket.socket:
         try:

@@ -163,6 +163,7 @@ class Instance:
 
     async def demolish(self) -> None:
         self.ending = True
+        self.guest.hang_up()
         with contextlib.suppress(AtollError):
             # The sentry first and by its handle; what is left of it is `discard`'s business, which does report errors.
             await self._box.destroy()

@@ -10,7 +10,7 @@ from atoll.client._async.transport import AsyncTransport
 from atoll.client._events import Collector, CommandResult, Event, EventReader
 from atoll.client._twins import AsyncSource, async_chunks, async_sleep
 from atoll.model import limits
-from atoll.model.errors import ConnectionFailed
+from atoll.model.errors import ConnectionFailed, NotFound
 from atoll.wire.public import ProcessSignal
 
 
@@ -104,12 +104,16 @@ class AsyncProcess:
         await self._transport.fetch("POST", f"{self._path}/signal", exchange.encode(body))
 
     async def kill(self) -> None:
-        """End it, and those it started, at once.
+        """End it, and those it started, at once. One that has ended already is left as it is.
 
         Example:
             await p.kill()
         """
-        await self.signal("KILL")
+        try:
+            await self.signal("KILL")
+        except NotFound as error:
+            if error.code != "no_such_process":
+                raise
 
     async def write(self, data: AsyncSource, *, close: bool = False) -> None:
         """Write to its standard input; it must have been started with `stdin=True`.

@@ -125,18 +125,30 @@ class AsyncTransport:
             headers["content-type"] = content_type
         if content_bytes is not None:
             headers["content-length"] = str(content_bytes)
-        request = self._client.build_request(
-            method, self.config.url + path, content=content, headers=headers, timeout=_timeout(read_s)
-        )
-        response = await self._send(request, replayable=content is None or isinstance(content, bytes))
+        async with self._in_use():
+            request = self._client.build_request(
+                method, self.config.url + path, content=content, headers=headers, timeout=_timeout(read_s)
+            )
+            response = await self._send(request, replayable=content is None or isinstance(content, bytes))
+            try:
+                if response.status_code >= 300:
+                    raise exchange.answer_error(response.status_code, await response.aread())
+                yield response
+            except httpx2.TransportError as error:
+                raise exchange.failure_error(_failure(error, sent=True), self.config.url) from error
+            finally:
+                await response.aclose()
+
+    @asynccontextmanager
+    async def _in_use(self) -> AsyncIterator[None]:
+        """A sandbox may still be asked how it ended after its user let go of it: then for this one request."""
+        self._users += 1
+        if self._client.is_closed:
+            self._client = _client(self.config)
         try:
-            if response.status_code >= 300:
-                raise exchange.answer_error(response.status_code, await response.aread())
-            yield response
-        except httpx2.TransportError as error:
-            raise exchange.failure_error(_failure(error, sent=True), self.config.url) from error
+            yield
         finally:
-            await response.aclose()
+            await self.release()
 
     async def _send(self, request: httpx2.Request, *, replayable: bool) -> httpx2.Response:
         attempt = 0

@@ -11,7 +11,7 @@ from atoll.client._sync.transport import Transport
 from atoll.client._events import Collector, CommandResult, Event, EventReader
 from atoll.client._twins import Source, chunks, sleep
 from atoll.model import limits
-from atoll.model.errors import ConnectionFailed
+from atoll.model.errors import ConnectionFailed, NotFound
 from atoll.wire.public import ProcessSignal
 
 
@@ -105,12 +105,16 @@ class Process:
         self._transport.fetch("POST", f"{self._path}/signal", exchange.encode(body))
 
     def kill(self) -> None:
-        """End it, and those it started, at once.
+        """End it, and those it started, at once. One that has ended already is left as it is.
 
         Example:
             p.kill()
         """
-        self.signal("KILL")
+        try:
+            self.signal("KILL")
+        except NotFound as error:
+            if error.code != "no_such_process":
+                raise
 
     def write(self, data: Source, *, close: bool = False) -> None:
         """Write to its standard input; it must have been started with `stdin=True`.

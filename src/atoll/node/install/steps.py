@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
+from atoll.node import inventory
 from atoll.node.disks.pool import Pool
 from atoll.node.install import definitions, gvisor, host, runtime, template_build, workplace
 from atoll.node.install.layout import Layout
@@ -40,6 +41,7 @@ def run(
 def remove(layout: Layout, say: Callable[[str], None]) -> None:
     """Take away one server's data; the machine's cache stays, so that the next set-up is quick."""
     host.root_check()
+    inventory.unmount_below(layout.data / "run")
     if (layout.data / "pool").exists():
         Pool.open(layout.data).remove()
     workplace.remove(layout.data)
