@@ -1,0 +1,16 @@
+"""Tenants, quotas, usage, audit and webhooks."""
+
+from __future__ import annotations
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Filled by the change that brings the tables."""
+
+
+def downgrade() -> None:
+    """The inverse."""

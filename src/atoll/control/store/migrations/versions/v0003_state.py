@@ -1,0 +1,16 @@
+"""Snapshots and volumes."""
+
+from __future__ import annotations
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Filled by the change that brings the tables."""
+
+
+def downgrade() -> None:
+    """The inverse."""

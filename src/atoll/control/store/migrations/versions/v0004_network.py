@@ -1,0 +1,16 @@
+"""Policies and secrets."""
+
+from __future__ import annotations
+
+revision = "0004"
+down_revision = "0003"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Filled by the change that brings the tables."""
+
+
+def downgrade() -> None:
+    """The inverse."""
