@@ -15,19 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from atoll import Sandbox
-from atoll.model import ids
 from atoll.model.resources import Resources
-from atoll.node import cgroups, guestapp, instance, spawn
-from atoll.node.disks.pool import Pool
+from atoll.node import instance, spawn
 from atoll.node.guestlink import GuestLink
 from atoll.node.host import Host
+from atoll.node.hostopen import host_open
 from atoll.node.install.layout import Layout
-from atoll.node.journal import Entry, Journal
 from atoll.node.names import HostNames
 from atoll.node.network import netns
 from atoll.node.network.netns import Network
 from atoll.node.network.plan import Pair
-from atoll.node.runtime import oci, registry
+from atoll.node.runtime import oci
 from atoll.node.runtime.base import Bundle
 
 
@@ -45,17 +43,7 @@ class Bare:
     @contextmanager
     def open(cls, layout: Layout, server_data: Path) -> Iterator[Bare]:
         names = HostNames.of(server_data / "bare")
-        names.runsc_root.mkdir(parents=True)
-        host = Host(
-            names=names,
-            journal=Journal(names.journal),
-            pool=Pool.open(server_data),
-            cgroups=cgroups.detect(),
-            driver=registry.load("runsc")(layout.runsc_path(), names.runsc_root),
-            guest_app=guestapp.publish(layout.data / "guest"),
-            runtime_dir=layout.runtime_dir(),
-            machine=layout.machine,
-        )
+        host = asyncio.run(host_open(replace(layout, data=server_data), names=names))
         try:
             yield cls(host, HostNames.of(server_data), layout.runsc_path())
         finally:
@@ -104,17 +92,7 @@ class Bare:
     @contextmanager
     def _bundle(self, change: Callable[[Bundle], Bundle] = lambda bundle: bundle) -> Iterator[tuple[Bundle, GuestLink]]:
         host = self._host
-        entry = Entry(
-            box_id=ids.mint(ids.BOX, time.time_ns() // 1_000_000, secrets.token_bytes(16)),
-            sandbox_id="bare",
-            slot=secrets.token_hex(4),
-            template="base",
-            resources=Resources(),
-            hostname="bare",
-            token=secrets.token_urlsafe(32),
-            guest_app=str(host.guest_app),
-            runtime_dir=str(host.runtime_dir),
-        )
+        entry = host.entry("bare", "base", Resources(), slot=secrets.token_hex(4), hostname="bare")
         pair = Pair.of(host.names, entry.slot)
         asyncio.run(netns.pair_create(pair))
         network = Network(pair)

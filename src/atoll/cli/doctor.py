@@ -83,10 +83,10 @@ async def _collected(layout: Layout) -> Sequence[Item]:
     """
     from atoll.app.serve import data_lock
     from atoll.node import inventory
-    from atoll.node.daemon import NodeSettings, host_open
+    from atoll.node.hostopen import host_open
 
     with data_lock(layout.data):
-        host = await host_open(NodeSettings(layout=layout))
+        host = await host_open(layout)
         entries = host.journal.read()
         return await inventory.sweep(host, {entry.box_id for entry in entries}, {entry.slot for entry in entries})
 

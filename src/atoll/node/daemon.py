@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import secrets
 import shutil
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -21,19 +20,17 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from atoll.model import ids, limits
-from atoll.model.errors import AtollError, Conflict, NotFound, Unavailable
+from atoll.model import limits
+from atoll.model.errors import AtollError, Conflict, NotFound
 from atoll.model.template import Template
-from atoll.node import admission, cgroups, guestapp, inventory, templates
-from atoll.node.disks.pool import Pool
+from atoll.node import admission, inventory, templates
 from atoll.node.host import Host
+from atoll.node.hostopen import host_open
 from atoll.node.install.layout import Layout
 from atoll.node.instance import Instance, Steps, demolish
-from atoll.node.journal import Entry, Journal
-from atoll.node.names import HostNames
+from atoll.node.journal import Entry
 from atoll.node.network import netns
 from atoll.node.network.plan import Pair
-from atoll.node.runtime import registry
 from atoll.wire.node import GuestStream, NodeStatus, SandboxDied, SandboxOrder, SandboxStarted
 
 log = structlog.get_logger("atoll.node")
@@ -67,7 +64,9 @@ class Node:
     @asynccontextmanager
     async def open(cls, settings: NodeSettings) -> AsyncIterator[Node]:
         """A node that has recovered what was there before. On exit it lets go; its sandboxes go on."""
-        host = await host_open(settings)
+        host = await host_open(
+            settings.layout, pool_size_bytes=settings.pool_size_bytes, runtime=settings.runtime, strict=settings.strict
+        )
         node = cls(host, settings.memory_overcommit)
         async with anyio.create_task_group() as tasks:
             node._tasks = tasks
@@ -154,17 +153,7 @@ class Node:
             raise refused
         slot = self._spares.popleft().slot if self._spares else _slot_new()
         self._spares_wanted.set()
-        entry = Entry(
-            box_id=ids.mint(ids.BOX, time.time_ns() // 1_000_000, secrets.token_bytes(16)),
-            sandbox_id=order.sandbox_id,
-            slot=slot,
-            template=order.template,
-            resources=order.resources,
-            hostname=order.hostname,
-            token=secrets.token_urlsafe(32),
-            guest_app=str(self._host.guest_app),
-            runtime_dir=str(self._host.runtime_dir),
-        )
+        entry = self._host.entry(order.sandbox_id, order.template, order.resources, slot=slot, hostname=order.hostname)
         self._making[order.sandbox_id] = entry
         return entry
 
@@ -223,28 +212,6 @@ class Node:
             await netns.pair_remove(self._spares.popleft())
         if not self._instances:
             await asyncio.to_thread(self._host.cgroups.remove, self._host.names.cgroup_parent)
-
-
-async def host_open(settings: NodeSettings) -> Host:
-    """The means of a node on this host, ready to use."""
-    layout = settings.layout
-    names = HostNames.of(layout.data)
-    for folder in (names.run, names.runsc_root, names.run / "boxes"):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    driver = registry.load(settings.runtime)(layout.runsc_path(), names.runsc_root, strict=settings.strict)
-    capabilities = await driver.probe()
-    if capabilities.problem:
-        raise Unavailable(f"the runtime cannot be used: {capabilities.problem}", code="runtime_unusable")
-    return Host(
-        names=names,
-        journal=Journal(names.journal),
-        pool=await asyncio.to_thread(Pool.open, layout.data, settings.pool_size_bytes),
-        cgroups=cgroups.detect(),
-        driver=driver,
-        guest_app=guestapp.publish(layout.data / "guest"),
-        runtime_dir=layout.runtime_dir(),
-        machine=layout.machine,
-    )
 
 
 async def _pair_make(pair: Pair) -> None:

@@ -14,6 +14,7 @@ import hashlib
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from atoll.model.lifecycle import EndReason
 from atoll.node import guestapp
 from atoll.node.guestlink import GuestLink
 from atoll.node.host import Host
+from atoll.node.images import Image, cpu_features, file_hashes
 from atoll.node.install.layout import loader_name
 from atoll.node.journal import Entry
 from atoll.node.network import netns, plan
@@ -62,21 +64,33 @@ class Instance:
 
     @classmethod
     async def create(
-        cls, host: Host, entry: Entry, disk: Path, steps: Steps, *, env: Mapping[str, str], image: Path | None = None
+        cls, host: Host, entry: Entry, disk: Path, steps: Steps, *, env: Mapping[str, str], image: Image | None = None
     ) -> Instance:
         """Make all of it, from a disk and, if there is one, a memory image. On an error or a cancel nothing is left."""
+        instance = await cls.prepare(host, entry, disk, steps)
+        try:
+            await instance.boot(steps, image)
+            await instance.become(instance.entry, env)
+            steps.done("identity")
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await instance.demolish()
+            raise
+        return instance
+
+    @classmethod
+    async def prepare(cls, host: Host, entry: Entry, disk: Path, steps: Steps) -> Instance:
+        """All but the life in it: disk, limits, network and boundary. On an error or a cancel nothing is left."""
         host.journal.write(entry)
         try:
-            return await cls._create(host, entry, disk, steps, env, image)
+            return await cls._prepare(host, entry, disk, steps)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await demolish(host, entry)
             raise
 
     @classmethod
-    async def _create(
-        cls, host: Host, entry: Entry, disk: Path, steps: Steps, env: Mapping[str, str], image: Path | None
-    ) -> Instance:
+    async def _prepare(cls, host: Host, entry: Entry, disk: Path, steps: Steps) -> Instance:
         pair = Pair.of(host.names, entry.slot)
         root = await asyncio.to_thread(host.pool.disk_create, entry.box_id, disk, entry.resources.disk_bytes)
         steps.done("disk")
@@ -91,17 +105,32 @@ class Instance:
             host.journal.write(entry)
             host.cgroups.update(bundle.cgroup, entry.resources)
             steps.done("boundary_create")
-            await (box.start() if image is None else box.restore(image))
-            steps.done("boundary_start")
-            instance = cls(host, entry, network, box)
-            await instance.wait_ready()
-            steps.done("guest_boot")
-            await instance.guest.call("identity", _identity(entry, env))
-            steps.done("identity")
         except BaseException:
             network.close()
             raise
-        return instance
+        return cls(host, entry, network, box)
+
+    async def boot(self, steps: Steps, image: Image | None) -> None:
+        """Life: a fresh start, or that of an image. Afterwards the guest answers."""
+        if image is None:
+            await self._box.start()
+        else:
+            await self._box.restore(self._host.images.memory_path(image.id))
+            self.guest.token = image.token
+        steps.done("boundary_start")
+        await self.wait_ready()
+        steps.done("guest_boot")
+
+    async def become(self, entry: Entry, env: Mapping[str, str]) -> None:
+        """Take on an identity; of the one before nothing is left that the guest could tell.
+
+        The journal first: a server that dies in between finds a sandbox that control still calls "creating", and takes
+        it down.
+        """
+        self.entry = replace(entry, live=self.entry.live)
+        self._host.journal.write(self.entry)
+        await self.guest.call("identity", _identity(self.entry, env))
+        self.guest.token = self.entry.token
 
     @classmethod
     async def adopt(cls, host: Host, entry: Entry) -> Instance | None:
@@ -139,9 +168,32 @@ class Instance:
                     await asyncio.sleep(0.001)
             tasks.cancel_scope.cancel()
 
-    async def snapshot(self, target: Path) -> None:
-        """Memory and processes into an empty folder; the sandbox goes on."""
-        await self._box.snapshot(target)
+    async def capture(self, image_id: str) -> Image:
+        """An image of this moment, disk and memory, both taken while all of it stands still; then it goes on."""
+        images = self._host.images
+        folder = images.begin(image_id)
+        try:
+            await self._box.pause()
+            try:
+                await self._box.snapshot(folder)
+                await asyncio.to_thread(images.disk_take, image_id, self._host.pool.disk_path(self.entry.box_id))
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._box.resume()
+            image = Image(
+                id=image_id,
+                boot=self.entry.boot,
+                token=self.guest.token,
+                runtime_version=self._host.runtime_version,
+                cpu_features=cpu_features(),
+                files=await asyncio.to_thread(file_hashes, folder),
+            )
+            await asyncio.to_thread(images.finish, image)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await asyncio.to_thread(images.remove, image_id)
+            raise
+        return image
 
     async def wait_death(self) -> tuple[EndReason, str]:
         """Returns when the sandbox has ended by itself, with the reason as far as the host can tell."""
@@ -192,8 +244,13 @@ class Instance:
 
 def _identity(entry: Entry, env: Mapping[str, str]) -> dict[str, Any]:
     """What makes a sandbox itself. The machine id follows from the sandbox's id, so it is the same after a restart."""
-    machine_id = hashlib.sha256(entry.sandbox_id.encode()).hexdigest()[:32]
-    return {"hostname": entry.hostname, "machine_id": machine_id, "env": dict(env)}
+    return {
+        "token_hash": guest.token_hash(entry.token),
+        "hostname": entry.hostname,
+        "machine_id": hashlib.sha256((entry.sandbox_id or entry.box_id).encode()).hexdigest()[:32],
+        "processes_max": entry.resources.pids,
+        "env": dict(env),
+    }
 
 
 def _not_ready(exited: bool, last: AtollError) -> AtollError:
@@ -209,9 +266,8 @@ def bundle_of(host: Host, entry: Entry, network: Network, root: Path) -> Bundle:
         python,
         guestapp.MOUNT,
         port=GUEST_PORT,
-        token_sha256=guest.token_hash(entry.token),
+        token_sha256=entry.boot.token_hash,
         peer=plan.OUTER_ADDRESS,
-        processes_max=entry.resources.pids,
     )
     return Bundle(
         box_id=entry.box_id,
@@ -221,11 +277,11 @@ def bundle_of(host: Host, entry: Entry, network: Network, root: Path) -> Bundle:
         cgroup=host.names.cgroup(entry.box_id),
         argv=tuple(argv),
         binds=(
-            Bind(Path(entry.guest_app), guestapp.MOUNT),
-            Bind(Path(entry.runtime_dir), guestapp.RUNTIME_MOUNT),
+            Bind(Path(entry.boot.guest_app), guestapp.MOUNT),
+            Bind(Path(entry.boot.runtime_dir), guestapp.RUNTIME_MOUNT),
         ),
         resources=entry.resources,
-        hostname=entry.hostname,
+        hostname="sandbox",  # the same for all, as a restore demands; each gets its own with its identity
         guest_port=GUEST_PORT,
         dial=network.dial,
     )

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from atoll.model.resources import Resources
+from atoll.node.images import Boot
 from atoll.node.runtime.base import BoxRecord
 
 
@@ -24,13 +25,13 @@ class Entry:
 
     box_id: str
     sandbox_id: str
+    """Empty for a box that waits for its owner."""
     slot: str
     template: str
     resources: Resources
     hostname: str
     token: str
-    guest_app: str
-    runtime_dir: str
+    boot: Boot
     live: BoxRecord | None = None
 
     def lives_as(self, record: BoxRecord) -> Entry:
@@ -76,8 +77,8 @@ class Journal:
 
 def _entry(raw: Mapping[str, object]) -> Entry:
     fields = dict(raw)
-    resources, live = fields.pop("resources"), fields.pop("live")
-    if not isinstance(resources, dict) or not (live is None or isinstance(live, dict)):
+    resources, boot, live = fields.pop("resources"), fields.pop("boot"), fields.pop("live")
+    if not isinstance(resources, dict) or not isinstance(boot, dict) or not (live is None or isinstance(live, dict)):
         raise TypeError("not a journal record")
     record = BoxRecord(**live) if live is not None else None
-    return Entry(**fields, resources=Resources(**resources), live=record)  # type: ignore[arg-type]
+    return Entry(**fields, resources=Resources(**resources), boot=Boot(**boot), live=record)  # type: ignore[arg-type]

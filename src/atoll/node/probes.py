@@ -14,32 +14,30 @@ import secrets
 import shutil
 import socket
 import tempfile
-import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from atoll.model import ids
 from atoll.model.errors import AtollError
 from atoll.model.resources import Resources
-from atoll.node import cgroups, guestapp, inventory, templates
-from atoll.node.disks.pool import Pool
+from atoll.node import guestapp, inventory, templates
 from atoll.node.findings import Finding, fail, ok
 from atoll.node.guestlink import GuestLink
 from atoll.node.host import Host
+from atoll.node.hostopen import host_open
+from atoll.node.images import Boot, Image
 from atoll.node.install.layout import Layout, loader_name
 from atoll.node.instance import Instance, Steps
-from atoll.node.journal import Entry, Journal
+from atoll.node.journal import Entry
 from atoll.node.names import HostNames
 from atoll.node.network import netns
 from atoll.node.network.plan import Pair
-from atoll.node.runtime import registry
 from atoll.wire import guest as wire
 
 _SCRIPT = Path(__file__).with_name("probe_script.py")
 _PROBED = f"{guestapp.MOUNT}/atoll/__init__.py"
 _TEMPLATE = "base"
+_IMAGE = "doctor"
 _HINT = "do not run untrusted code here; use the runsc that `make setup` installs"
 
 
@@ -103,18 +101,16 @@ async def _probe_inside(host: Host, instance: Instance) -> list[Finding]:
 async def _probe_checkpoint(host: Host, instance: Instance) -> Finding:
     """Memory to disk and back: the same guest answers from a second box, on a copy of the disk."""
     name = "probe: checkpoint and restore"
-    image = host.names.run / "probe-image"
-    image.mkdir()
     try:
-        await instance.snapshot(image)
-        entry = replace(_entry(host), token=instance.entry.token)
-        async with _sandbox(host, entry, host.pool.disk_path(instance.entry.box_id), image) as copy:
+        image = await instance.capture(_IMAGE)
+        entry = _entry(host, image.boot)
+        async with _sandbox(host, entry, host.images.disk_path(image.id), image) as copy:
             await copy.guest.call("ping")
         return ok(name, "a sandbox was brought back from its image")
     except AtollError as error:
         return fail(name, f"{error.message}: {error.detail[-200:]}", "snapshots and pause cannot be used")
     finally:
-        await asyncio.to_thread(shutil.rmtree, image, True)
+        await asyncio.to_thread(host.images.remove, _IMAGE)
 
 
 async def _output(guest: GuestLink, argv: list[str]) -> bytes:
@@ -128,36 +124,15 @@ async def _output(guest: GuestLink, argv: list[str]) -> bytes:
 
 async def _host(layout: Layout) -> Host:
     """The server's own disks, but names of its own, so that a running server is left alone."""
-    names = HostNames.of(layout.data / "doctor")
-    names.runsc_root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return Host(
-        names=names,
-        journal=Journal(names.journal),
-        pool=await asyncio.to_thread(Pool.open, layout.data),
-        cgroups=cgroups.detect(),
-        driver=registry.load("runsc")(layout.runsc_path(), names.runsc_root),
-        guest_app=guestapp.publish(layout.data / "guest"),
-        runtime_dir=layout.runtime_dir(),
-        machine=layout.machine,
-    )
+    return await host_open(layout, names=HostNames.of(layout.data / "doctor"))
 
 
-def _entry(host: Host) -> Entry:
-    return Entry(
-        box_id=ids.mint(ids.BOX, time.time_ns() // 1_000_000, secrets.token_bytes(16)),
-        sandbox_id="doctor",
-        slot=secrets.token_hex(4),
-        template=_TEMPLATE,
-        resources=Resources(),
-        hostname="doctor",
-        token=secrets.token_urlsafe(32),
-        guest_app=str(host.guest_app),
-        runtime_dir=str(host.runtime_dir),
-    )
+def _entry(host: Host, boot: Boot | None = None) -> Entry:
+    return host.entry("doctor", _TEMPLATE, Resources(), slot=secrets.token_hex(4), hostname="doctor", boot=boot)
 
 
 @contextlib.asynccontextmanager
-async def _sandbox(host: Host, entry: Entry, disk: Path, image: Path | None = None) -> AsyncIterator[Instance]:
+async def _sandbox(host: Host, entry: Entry, disk: Path, image: Image | None = None) -> AsyncIterator[Instance]:
     await netns.pair_create(Pair.of(host.names, entry.slot))
     instance = await Instance.create(host, entry, disk, Steps(), env={}, image=image)
     try:

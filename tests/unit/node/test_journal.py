@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from atoll.model.resources import Resources
+from atoll.node.images import Boot
 from atoll.node.journal import Entry, Journal
 from atoll.node.runtime.base import BoxRecord
 
-ENTRY = Entry("bx1", "sb1", "ab", "code", Resources(cpu=0.5), "host", "secret-token", "/app", "/runtime")
+ENTRY = Entry("bx1", "sb1", "ab", "code", Resources(cpu=0.5), "host", "secret-token", Boot("hash", "/app", "/runtime"))
 
 
 def test_entries_come_back_as_they_were(tmp_path: Path) -> None:
