@@ -5,7 +5,7 @@ LOCK_OPTIONS := --universal --python-version 3.11 --generate-hashes --no-emit-in
 TEMPLATES := src/atoll/node/install/templates
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt bench soak serve lock clean clean-host
+.PHONY: help setup demo test test-compat check fmt bench soak serve lock clean clean-host
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,13 +19,17 @@ demo: setup ## a sandbox from birth to death, with the time of each step
 test: setup ## all tests, on the real thing
 	@$(PY) -m pytest
 
-check: ## format, lint, types, layers, generated files
+test-compat: setup ## other vendors' clients of every pinned version, in every mode
+	@ATOLL_TEST_COMPAT=all $(PY) -m pytest tests/compat
+
+check: setup ## format, lint, types, layers, generated files
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports
 	@$(PY) tools/unasync.py --check
 	@$(PY) tools/openapi.py --check
+	@$(PY) tools/tables.py --check
 	@$(PY) -m pytest -q tests/test_architecture.py
 
 fmt: ## format the code

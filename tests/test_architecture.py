@@ -37,6 +37,8 @@ def test_standard_library_only(part: str) -> None:
     """The guest and what it shares with the server need nothing that an interpreter does not bring."""
     path = SOURCE / part
     for file in path.rglob("*.py") if path.is_dir() else [path]:
+        if file.parent.name == "runners":
+            continue  # these run on the template's own interpreter, with what the template has
         for name in imported(ast.parse(file.read_text())):
             top = name.partition(".")[0]
             assert top in sys.stdlib_module_names or top == "atoll", f"{file} imports {name}"

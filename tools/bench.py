@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,23 +17,18 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from bench_bare import Bare
+from bench_code import code, evaluate
+from bench_e2b import e2b
+from bench_egress import egress
+from bench_files import many_files
+from bench_pool import burst, claims, listing
+from bench_port import port
+from bench_row import Row, p50, timed_ms
+from bench_state import state
 
 from atoll.node.install.layout import Layout
 from atoll.testing import scratch
 from atoll.testing.server import Server
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measurement: ours, what ran beside it, and what was promised."""
-
-    name: str
-    ours: float
-    beside: float | None
-    unit: str
-    budget: str
-    held: bool
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,16 +38,6 @@ class Bench:
     server: Server
     bare: Bare
     rounds: int
-
-
-def timed_ms(act: Callable[[], object]) -> float:
-    started_s = time.perf_counter()
-    act()
-    return (time.perf_counter() - started_s) * 1000
-
-
-def p50(values: list[float]) -> float:
-    return statistics.median(values)
 
 
 def create(bench: Bench) -> Iterator[Row]:
@@ -112,7 +96,17 @@ BENCHES: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "create": create,
     "command": command,
     "files": files,
+    "many_files": lambda bench: many_files(bench.server, bench.rounds),
     "memory": memory,
+    "code": lambda bench: code(bench.server, bench.rounds),
+    "evaluate": lambda bench: evaluate(bench.server, bench.rounds),
+    "state": lambda bench: state(bench.server, bench.bare, bench.rounds),
+    "port": lambda bench: port(bench.server, bench.rounds),
+    "egress": lambda bench: egress(bench.rounds),
+    "e2b": lambda bench: e2b(bench.rounds),
+    "claims": lambda bench: claims(bench.rounds),
+    "burst": lambda bench: burst(bench.rounds),
+    "listing": lambda bench: listing(bench.rounds),
 }
 
 

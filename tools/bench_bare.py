@@ -7,6 +7,7 @@ import json
 import secrets
 import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,6 +58,23 @@ class Bare:
             self._run("start", bundle.box_id)
             asyncio.run(_first_answer(link))
             return (time.perf_counter() - started_s) * 1000
+
+    def checkpoint_restore_ms(self) -> tuple[float, float]:
+        """`runsc checkpoint` of a box that answers; then `runsc restore` into a shell, and its first answer."""
+        with self._bundle() as (bundle, link), tempfile.TemporaryDirectory(dir=self._host.names.data.parent) as folder:
+            self._run("create", "--bundle", str(bundle.folder), bundle.box_id)
+            self._run("start", bundle.box_id)
+            asyncio.run(_first_answer(link))
+            started_s = time.perf_counter()
+            self._run("checkpoint", "--leave-running", "--image-path", folder, bundle.box_id)
+            checkpoint_ms = (time.perf_counter() - started_s) * 1000
+            with self._bundle(lambda other: replace(other, argv=bundle.argv)) as (shell, other_link):
+                other_link.token = link.token
+                self._run("create", "--bundle", str(shell.folder), shell.box_id)
+                started_s = time.perf_counter()
+                self._run("restore", "--bundle", str(shell.folder), "--image-path", folder, "--detach", shell.box_id)
+                asyncio.run(_first_answer(other_link))
+                return checkpoint_ms, (time.perf_counter() - started_s) * 1000
 
     def sleep_memory_mib(self) -> float:
         with self._bundle(lambda bundle: replace(bundle, argv=("/bin/sleep", "1000"))) as (bundle, _):

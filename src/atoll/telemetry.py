@@ -1,11 +1,19 @@
-"""Metric names, in one place, and the registry that a server shows at /metrics."""
+"""Metric names, in one place, the registry that a server shows at /metrics, and traces where the operator wants them.
+
+Traces need the extra `otel`. Without it, or without an address to send them to, `Tracing.span` costs nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from atoll.model.errors import Unavailable
+from atoll.wire.node import WarmCount
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -13,6 +21,10 @@ HTTP_REQUEST_S = "atoll_http_request_seconds"
 SANDBOXES = "atoll_sandboxes"
 SANDBOX_CREATE_S = "atoll_sandbox_create_seconds"
 SANDBOX_ENDS = "atoll_sandbox_ends"
+EVENTS_LOST = "atoll_events_lost"
+REQUESTS_REFUSED = "atoll_requests_refused"
+WEBHOOK_DELIVERIES = "atoll_webhook_deliveries"
+WARM = "atoll_warm_sandboxes"
 
 # A command's round trip is milliseconds, a cold create a second, a stream as long as its process.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -33,7 +45,7 @@ class Metrics:
         self.sandboxes = Gauge(SANDBOXES, "Sandboxes on record, by state.", ("state",), registry=self.registry)
         self.sandbox_create_s = Histogram(
             SANDBOX_CREATE_S,
-            "Time to create a sandbox, by outcome.",
+            "Time to create a sandbox, by the way it came to be (pool, shell, image, boot), or failed.",
             ("outcome",),
             buckets=_SECONDS,
             registry=self.registry,
@@ -42,8 +54,78 @@ class Metrics:
             SANDBOX_ENDS, "Sandboxes that ended, by reason.", ("reason",), registry=self.registry
         )
 
+        self.warm = Gauge(
+            WARM,
+            "Sandboxes that wait for an owner, by template.",
+            ("template", "kind"),
+            registry=self.registry,
+        )
+        self.events_lost = Counter(
+            EVENTS_LOST, "Entries of the audit log that were lost while the database was away.", registry=self.registry
+        )
+        self.requests_refused = Counter(
+            REQUESTS_REFUSED, "Requests refused by key, scope, quota or rate.", ("code",), registry=self.registry
+        )
+        self.webhook_deliveries = Counter(
+            WEBHOOK_DELIVERIES, "Attempts to deliver to a webhook, by outcome.", ("state",), registry=self.registry
+        )
+
+    def show_warm(self, counts: Mapping[str, WarmCount]) -> None:
+        for template, count in counts.items():
+            self.warm.labels(template, "live").set(count.live)
+            self.warm.labels(template, "shell").set(count.shells)
+
     def render(self, sandboxes_by_state: Mapping[str, int]) -> bytes:
         """All metrics in the text format of Prometheus."""
         for state, count in sandboxes_by_state.items():
             self.sandboxes.labels(state).set(count)
         return generate_latest(self.registry)
+
+
+class Tracing:
+    """Spans of requests, for a collector that speaks OpenTelemetry. `provider` is its SDK's; None makes no spans."""
+
+    def __init__(self, provider: Any = None) -> None:
+        self._provider = provider
+        self._tracer = None if provider is None else provider.get_tracer("atoll")
+
+    @classmethod
+    def to(cls, url: str) -> Tracing:
+        """Spans sent to a collector by OTLP over HTTP, in the background."""
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        except ModuleNotFoundError as error:
+            raise Unavailable(
+                f"traces need a package that is not installed ({error.name})",
+                code="not_installed",
+                hint="pip install 'atoll[otel]'",
+            ) from error
+        provider = TracerProvider(resource=Resource.create({"service.name": "atoll"}), shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url.rstrip("/") + "/v1/traces")))
+        return cls(provider)
+
+    @contextmanager
+    def span(self, name: str, headers: Mapping[str, str]) -> Iterator[dict[str, str | int]]:
+        """A span around a request; goes on with the caller's trace (`traceparent`). What is put in describes it."""
+        found: dict[str, str | int] = {}
+        if self._tracer is None:
+            yield found
+            return
+        from opentelemetry.trace import SpanKind
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        context = TraceContextTextMapPropagator().extract(headers)
+        with self._tracer.start_as_current_span(name, context=context, kind=SpanKind.SERVER) as span:
+            try:
+                yield found
+            finally:
+                span.update_name(str(found.get("http.route", name)))
+                span.set_attributes(found)
+
+    def close(self) -> None:
+        """Send what is left, for a bounded time."""
+        if self._provider is not None:
+            self._provider.shutdown()

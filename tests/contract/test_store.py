@@ -1,30 +1,46 @@
-"""What control expects of a database."""
+"""What control expects of a database: SQLite and PostgreSQL, each for real."""
 
 from __future__ import annotations
 
-import re
+import contextlib
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
 
+from atoll.control.store import creates, engine, events, keys, tenants, usage, webhooks
 from atoll.control.store import sandboxes as rows
+from atoll.control.store.creates import Allowance, Once
 from atoll.control.store.engine import Store, sqlite_url
+from atoll.control.store.events import EventFilter
 from atoll.control.store.moments import to_us
 from atoll.control.store.sandboxes import Filter, Position, Record
 from atoll.control.store.schema import metadata
+from atoll.control.store.tenants import Tenant
+from atoll.control.store.usage import UsageFilter
+from atoll.control.store.webhooks import Webhook
 from atoll.model import ids, limits
-from atoll.model.errors import Conflict, Unavailable
-from atoll.model.lifecycle import State
+from atoll.model.errors import Conflict, InvalidArgument, LimitExceeded, Unavailable
+from atoll.model.event import Event
+from atoll.model.lifecycle import EndReason, State
+from atoll.model.quota import Quota
 from atoll.model.resources import Resources
 from atoll.model.sandbox import Sandbox
+from atoll.model.usage import Prices, Sample
 from atoll.testing.clock import START
+from atoll.testing.postgres import Postgres, running
 
 pytestmark = pytest.mark.anyio
+
+NO_QUOTA = Allowance(Quota(), Quota(), Prices())
 
 
 @pytest.fixture
@@ -32,9 +48,24 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database."""
+    if request.param == "sqlite":
+        return sqlite_url(tmp_path / "db")
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.database()
+
+
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    async with Store.open(sqlite_url(tmp_path / "db")) as store:
+async def store(url: str) -> AsyncIterator[Store]:
+    async with Store.open(url) as store:
         yield store
 
 
@@ -57,23 +88,80 @@ def record(number: int, *, name: str | None = None, owner: str = "me", age_s: in
     return Record(owner, sandbox)
 
 
-def schema_of(connection: sa.Connection) -> dict[str, str]:
-    found = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE '%alembic%'")
-    return {name: re.sub(r"\s+", " ", sql or "") for name, sql in found}
+def schema_of(connection: sa.Connection) -> dict[str, Any]:
+    """Tables, columns and indexes, as the database itself tells them."""
+    inspector = sa.inspect(connection)
+    found: dict[str, Any] = {}
+    for table in inspector.get_table_names():
+        if table == "alembic_version":
+            continue
+        columns = [(c["name"], str(c["type"]), c["nullable"]) for c in inspector.get_columns(table)]
+        indexes = [(i["name"], tuple(i["column_names"]), bool(i["unique"])) for i in inspector.get_indexes(table)]
+        keys = tuple(inspector.get_pk_constraint(table)["constrained_columns"])
+        found[table] = (sorted(columns), sorted(map(str, indexes)), keys)
+    return found
+
+
+def made_at_once(connection: sa.Connection) -> dict[str, Any]:
+    metadata.create_all(connection)
+    found = schema_of(connection)
+    metadata.drop_all(connection)
+    return found
 
 
 async def test_the_migrations_lead_to_the_schema(store: Store) -> None:
-    engine = sa.create_engine("sqlite://")
-    with engine.begin() as connection:
-        metadata.create_all(connection)
-        expected = schema_of(connection)
-    engine.dispose()
-    assert await store.read(schema_of) == expected
+    by_steps = await store.read(schema_of)
+
+    def clear(connection: sa.Connection) -> dict[str, Any]:
+        metadata.drop_all(connection)
+        return made_at_once(connection)
+
+    assert by_steps == await store.write(clear)
 
 
-async def test_opening_again_changes_nothing(tmp_path: Path) -> None:
+def migrate(url: str, revision: str, fill: str) -> None:
+    """An old database with something in it."""
+    old = engine._engine(url)
+    with old.connect() as connection, connection.begin():
+        config = Config()
+        config.set_main_option("script_location", str(Path(engine.__file__).parent / "migrations"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+        for statement in filter(None, fill.split(";")):
+            connection.exec_driver_sql(statement)
+    old.dispose()
+
+
+OLD_ROWS = """
+INSERT INTO sandboxes VALUES ('sb1', 'default', 'code', 'mine', '{"a":"b"}', 1.0, 1, 2, 3, 'running', 1000, 2000, 9000,
+    NULL, NULL, '');
+INSERT INTO sandboxes VALUES ('sb2', 'team', 'base', NULL, '{}', 1.0, 1, 2, 3, 'killed', 500, 600, 700, 800,
+    'deadline', '');
+INSERT INTO sandbox_metadata VALUES ('sb1', 'a', 'b');
+INSERT INTO api_keys VALUES ('ak1', 'default', 'first', 'cafe', 'admin read write', 100)"""
+
+
+async def test_a_database_with_data_is_brought_forward(url: str) -> None:
+    """What an earlier version has written is all there, and its owners are tenants."""
+    migrate(url, "0001", OLD_ROWS)
+    async with Store.open(url) as store:
+        first = await store.read(rows.by_id, "sb1")
+        assert first is not None
+        assert (first.sandbox.name, first.sandbox.metadata, first.sandbox.external_id) == ("mine", {"a": "b"}, None)
+        second = await store.read(rows.by_id, "sb2")
+        assert second is not None
+        assert second.sandbox.end_reason is EndReason.DEADLINE
+        bearer = await store.read(keys.bearer, "cafe")
+        assert bearer is not None
+        assert (bearer.key.name, bearer.key.scopes) == ("first", frozenset({"admin", "read", "write"}))
+        assert [tenant.id for tenant in await store.read(tenants.every)] == ["default", "team"]
+        # The sandbox that ran is counted from its start on.
+        assert [(meter.sandbox_id, to_us(meter.at)) for meter in await store.read(usage.meters)] == [("sb1", 2000)]
+
+
+async def test_opening_again_changes_nothing(url: str) -> None:
     for _ in range(2):
-        async with Store.open(sqlite_url(tmp_path / "again")) as store:
+        async with Store.open(url) as store:
             await store.read(rows.live)
 
 
@@ -157,3 +245,218 @@ async def test_a_database_that_is_locked_for_long_is_unavailable(
         stranger.execute("ROLLBACK")
         stranger.close()
         await store.write(rows.add, record(1))
+
+
+async def test_a_server_that_was_restarted_is_found_again(postgres: Postgres) -> None:
+    """While it is away the answer is that it is; afterwards nobody has to do anything."""
+    async with Store.open(postgres.database()) as store:
+        await store.write(rows.add, record(1))
+        postgres.stop()
+        try:
+            for attempt in (store.read(rows.live), store.write(rows.add, record(2))):
+                with pytest.raises(Unavailable) as caught:
+                    await attempt
+                assert caught.value.code == "database_unavailable"
+        finally:
+            postgres.start()
+        await store.write(rows.add, record(2))
+        assert len(await store.read(rows.live)) == 2
+
+
+async def test_an_address_that_is_none_is_refused() -> None:
+    for url in ("nonsense", "mysql://x", "postgresql+nothing://x"):
+        with pytest.raises(InvalidArgument) as caught:
+            async with Store.open(url):
+                pass
+        assert caught.value.code == "invalid_settings"
+
+
+@pytest.mark.parametrize("text", ["half a character \ud800", "a NUL \0"])
+async def test_what_cannot_be_kept_is_refused_and_not_found(url: str, text: str) -> None:
+    async with Store.open(url) as store:
+        with contextlib.suppress(InvalidArgument):
+            assert await store.read(rows.by_live_name, "me", text) is None
+
+
+async def test_of_many_who_count_and_then_add_exactly_as_many_get_in_as_there_is_room(url: str) -> None:
+    """Two servers on one database, forty creates at once, room for seven."""
+    allowance = Allowance(Quota(sandboxes=7), Quota(), Prices())
+    let_in: list[int] = []
+    refused: list[int] = []
+
+    async def add(store: Store, number: int) -> None:
+        try:
+            await store.write(creates.create, record(number), event(f"sb{number}"), allowance, None)
+            let_in.append(number)
+        except LimitExceeded:
+            refused.append(number)
+
+    async with Store.open(url) as first, Store.open(url) as second:
+        async with anyio.create_task_group() as tasks:
+            for number in range(40):
+                tasks.start_soon(add, (first, second)[number % 2], number)
+        assert (len(let_in), len(refused)) == (7, 33)
+        assert len(await first.read(rows.live)) == 7
+
+
+async def test_of_many_with_one_key_one_makes_it_and_the_others_find_it(url: str) -> None:
+    once = Once("k", "hash")
+    made: list[str] = []
+    found: list[str] = []
+
+    async def add(store: Store, number: int) -> None:
+        earlier = await store.write(creates.create, record(number), event(f"sb{number}"), NO_QUOTA, once)
+        (found if earlier else made).append(earlier.sandbox.id if earlier else record(number).sandbox.id)
+
+    async with Store.open(url) as first, Store.open(url) as second:
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(add, (first, second)[number % 2], number)
+        assert len(made) == 1
+        assert set(found) == set(made)
+        with pytest.raises(Conflict) as caught:
+            await first.write(creates.create, record(50), event("x"), NO_QUOTA, Once("k", "other"))
+        assert caught.value.code == "idempotency_conflict"
+        assert await first.write(creates.create, replace(record(51), owner="you"), event("x"), NO_QUOTA, once) is None
+
+
+async def test_a_key_of_a_create_that_failed_or_is_old_is_free_again(store: Store) -> None:
+    once = Once("k", "hash")
+    await store.write(creates.create, record(1), event("a"), NO_QUOTA, once)
+    failed = {"ended_us": 1, "end_reason": EndReason.START_FAILED.value}
+    await store.write(rows.move, record(1).sandbox.id, State.CREATING, State.FAILED, failed)
+    assert await store.write(creates.create, record(2), event("b"), NO_QUOTA, once) is None
+    late = record(3, age_s=-limits.IDEMPOTENCY_KEPT_S - 1)
+    assert await store.write(creates.create, late, event("c"), NO_QUOTA, Once("k", "other")) is None
+
+
+def event(target: str, action: str = "sandbox.creating", owner: str = "me") -> Event:
+    return Event(at=START, owner=owner, actor="ak", action=action, target=target)
+
+
+async def test_followers_miss_no_event_whoever_writes(url: str) -> None:
+    """Numbers are in the order of commits, on either database: whoever reads after a number misses nothing."""
+    seen: list[int] = []
+
+    async with Store.open(url) as first, Store.open(url) as second:
+
+        async def follow() -> None:
+            last = 0
+            while len(seen) < 60:
+                found = await first.read(events.after, EventFilter("me"), last, 10)
+                seen.extend(one.number for one in found)
+                last = seen[-1] if seen else 0
+                await anyio.sleep(0)
+
+        async def write(store: Store, number: int) -> None:
+            await store.write(events.add, event(f"sb{number}"))
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(follow)
+                for number in range(60):
+                    tasks.start_soon(write, (first, second)[number % 2], number)
+        assert seen == sorted(seen)
+        assert len(set(seen)) == 60
+
+
+async def test_events_are_found_by_what_they_are_about(store: Store) -> None:
+    await store.write(events.add, event("a", "sandbox.running"))
+    await store.write(events.add, event("a", "sandbox.killed"))
+    await store.write(events.add, event("b", "key.created"))
+    await store.write(events.add, event("c", "sandbox.running", owner="you"))
+
+    async def found(**filters: Any) -> list[tuple[str, str]]:
+        wanted = EventFilter(**{"owner": "me", **filters})
+        return [(one.target, one.action) for one in await store.read(events.latest, wanted, 10)]
+
+    assert len(await found()) == 3
+    assert await found(actions=("sandbox.*",)) == [("a", "sandbox.running"), ("a", "sandbox.killed")]
+    assert await found(actions=("key.created", "sandbox.killed")) == [("a", "sandbox.killed"), ("b", "key.created")]
+    assert await found(target="b") == [("b", "key.created")]
+    assert await found(actions=("sand%",)) == []
+    assert len(await found(owner=None)) == 4
+    assert await store.write(events.forget, START + timedelta(seconds=1)) == 4
+
+
+async def test_usage_is_summed_by_day_template_and_label(store: Store) -> None:
+    noon = START.replace(hour=12)
+    for number in (1, 2):
+        await store.write(rows.add, record(number))
+        await store.write(usage.open_meter, record(number).sandbox.id, "me", noon)
+    one, two = (record(number).sandbox.id for number in (1, 2))
+    sample = Sample(cpu_s=86400.0, memory_bytes=limits.GIB, disk_bytes=0, egress_bytes=10)
+    await store.write(usage.count, {one: sample}, noon + timedelta(days=1))
+    await store.write(usage.close_meter, one, sample, noon + timedelta(days=1))
+    await store.write(usage.close_meter, two, None, noon + timedelta(seconds=30))
+
+    async def sums(by: str | None, **filters: Any) -> dict[str, tuple[float, float]]:
+        found = await store.read(usage.sums, UsageFilter("me", by=by, **filters), 100)
+        return {one.group: (one.usage.wall_s, one.usage.cpu_s) for one in found}
+
+    assert await sums(None) == {"": (86430.0, 86400.0)}
+    assert await sums("day") == {"2026-01-01": (43230.0, 43200.0), "2026-01-02": (43200.0, 43200.0)}
+    assert await sums("template") == {"code": (86430.0, 86400.0)}
+    assert await sums("label:n") == {"1": (86400.0, 86400.0), "2": (30.0, 0.0)}
+    assert await sums("sandbox", metadata={"n": "2"}) == {two: (30.0, 0.0)}
+    assert await sums(None, until=START.replace(hour=0)) == {}
+    assert await store.read(usage.sums, UsageFilter("you"), 100) == []
+    assert await store.read(usage.meters) == []
+
+
+async def test_the_same_time_cannot_be_counted_twice(store: Store) -> None:
+    await store.write(rows.add, record(1))
+    sandbox_id = record(1).sandbox.id
+    await store.write(usage.open_meter, sandbox_id, "me", START)
+    moment = START + timedelta(seconds=10)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(store.write, usage.count, {sandbox_id: Sample(cpu_s=3)}, moment)
+    found = await store.read(usage.total_of_sandbox, sandbox_id)
+    assert (found.wall_s, found.cpu_s) == (10.0, 3.0)
+
+
+async def test_a_delivery_is_on_record_with_its_event_and_sent_by_one(store: Store) -> None:
+    await store.write(webhooks.add, Webhook("wh1", "me", "http://x", "s", ("sandbox.killed",), START))
+    await store.write(webhooks.add, Webhook("wh2", "you", "http://x", "s", (), START))
+    await store.write(events.add, event("a", "sandbox.running"))
+    await store.write(events.add, event("a", "sandbox.killed"))
+    (due,) = await store.read(webhooks.due, START, 10)
+    assert due.webhook_id == "wh1"
+    claims: list[bool] = []
+
+    async def claim() -> None:
+        claims.append(await store.write(webhooks.claim, due, START + timedelta(seconds=20)))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(claim)
+    assert sorted(claims) == [False, False, False, False, True]
+    assert await store.read(webhooks.due, START, 10) == []
+    assert await store.write(webhooks.remove, "me", "wh1", START)
+    assert await store.read(webhooks.deliveries, "wh1", 10) == []
+
+
+async def test_a_tenant_s_name_is_used_once(store: Store) -> None:
+    await store.write(tenants.add, Tenant("team", START, Quota(sandboxes=3)))
+    found = await store.read(tenants.by_id, "team")
+    assert found == Tenant("team", START, Quota(sandboxes=3))
+    await store.write(tenants.remove, "team", START)
+    with pytest.raises(Conflict):
+        await store.write(tenants.add, Tenant("team", START))
+
+
+async def test_an_external_id_is_used_once_by_each_owner(store: Store) -> None:
+    def known(number: int, owner: str = "me") -> Record:
+        one = record(number, owner=owner)
+        return replace(one, sandbox=replace(one.sandbox, external_id="theirs"))
+
+    await store.write(rows.add, known(1))
+    await store.write(rows.move, known(1).sandbox.id, State.CREATING, State.FAILED, {"ended_us": 1})
+    with pytest.raises(Conflict) as caught:
+        await store.write(rows.add, known(2))
+    assert caught.value.code == "id_taken"
+    await store.write(rows.add, known(3, owner="you"))
+    found = await store.read(rows.by_external_id, "me", "theirs")
+    assert found is not None
+    assert found.sandbox.id == known(1).sandbox.id

@@ -36,7 +36,7 @@ def test_a_sandbox_outlives_a_kill_of_the_server(make_server: MakeServer) -> Non
     assert counter.pid in [view.pid for view in again.commands.list()]
     assert again.commands.run("echo $KEPT").stdout == "yes\n"
     again.kill()
-    assert not server.boxes()
+    wait_until(lambda: not server.boxes(), 5, "nothing of it is left")
 
 
 @pytest.mark.slow
@@ -63,8 +63,8 @@ def _create_quietly(server: Server) -> None:
 
 def agrees(server: Server) -> None:
     """The host has exactly the boxes of the sandboxes that the database calls running."""
+    wait_until(lambda: all(row["state"] in ("running", "failed", "killed") for row in server.rows()), 5)
     running = [row["id"] for row in server.rows() if row["state"] == "running"]
-    assert all(row["state"] in ("running", "failed", "killed") for row in server.rows())
     wait_until(lambda: len(server.boxes()) == len(running), 5, "what was half made is gone")
     for sandbox_id in running:
         assert server.connect(sandbox_id).commands.run("echo alive").stdout == "alive\n"

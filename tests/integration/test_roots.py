@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll import Sandbox
 from atoll.node.disks import btrfs
 from atoll.node.disks.pool import Pool
 from atoll.node.install import template_build, workplace
@@ -44,6 +45,7 @@ def test_commands_and_files_without_python(
     template: str,
     add: Callable[[Layout, Path], None],
     user: str,
+    tmp_path: Path,
 ) -> None:
     server = make_server()
     add(layout, server.data)
@@ -54,3 +56,19 @@ def test_commands_and_files_without_python(
         sandbox.files.write("/tmp/a", "content", user=user)
         assert sandbox.files.read("/tmp/a", user=user) == "content"
         assert sandbox.commands.run("cat /tmp/a", user=user).stdout == "content"
+        check_files(sandbox, user, tmp_path)
+
+
+def check_files(sandbox: Sandbox, user: str, tmp_path: Path) -> None:
+    """What has code of its own: many at once, search, archives, folders, watches."""
+    files = sandbox.files
+    with files.watch("/tmp", recursive=True, user=user) as changes:
+        assert files.write_many({"/tmp/t/one": "1", "/tmp/t/sub/two": "2"}, user=user) == 2
+        assert any(getattr(change, "path", "") == "/tmp/t/sub/two" for change in changes)
+    assert [match.path for match in files.search("/tmp/t", "2", user=user).items] == ["/tmp/t/sub/two"]
+    for kind in ("tar", "tar.gz", "zip"):
+        archive = b"".join(files.pack("/tmp/t", format=kind, user=user))
+        assert files.unpack(archive, f"/tmp/{kind}", format=kind, user=user).bytes == 2
+    assert files.pull("/tmp/t", tmp_path / "t", user=user).bytes == 2
+    assert files.push(tmp_path / "t", "/tmp/back", user=user).entries == 3
+    assert files.read("/tmp/back/sub/two", user=user) == "2"

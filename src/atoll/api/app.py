@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from starlette.routing import Route, Router
+from starlette.routing import BaseRoute, Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from atoll import __version__
@@ -12,30 +13,104 @@ from atoll.api import openapi
 from atoll.api.edge import Edge
 from atoll.api.endpoint import Call, Endpoint, Nothing, Reply, Resource
 from atoll.api.errors import unknown_route
-from atoll.api.v1 import files, node, processes, sandboxes
+from atoll.api.facade import Facade, Fronts
+from atoll.api.ingress.addresses import Addresses
+from atoll.api.ingress.gate import Gate
+from atoll.api.ingress.routes import Routes
+from atoll.api.v1 import (
+    archives,
+    contexts,
+    evaluate,
+    events,
+    filecontent,
+    files,
+    filesearch,
+    fileurls,
+    filewatch,
+    git,
+    keys,
+    node,
+    policies,
+    portlinks,
+    processes,
+    sandboxes,
+    secrets,
+    shells,
+    snapshots,
+    states,
+    status,
+    tenants,
+    terminals,
+    usage,
+    volumes,
+    webhooks,
+)
+from atoll.api.v1 import metrics as sandbox_metrics
+from atoll.api.v1 import ports as listening
 from atoll.control.service import Control
 from atoll.wire import codec
 
+LOCAL = Addresses()
 
-def endpoints(*, metrics_open: bool = True) -> list[Endpoint[Any, Any]]:
+
+def endpoints(*, metrics_open: bool = True, addresses: Addresses = LOCAL) -> list[Endpoint[Any, Any]]:
     """Every operation that the server offers."""
     known: list[Endpoint[Any, Any]] = [
         *sandboxes.ENDPOINTS,
+        *policies.ENDPOINTS,
+        *secrets.ENDPOINTS,
         *processes.ENDPOINTS,
+        *contexts.ENDPOINTS,
+        *evaluate.ENDPOINTS,
         *files.ENDPOINTS,
+        *filecontent.ENDPOINTS,
+        *archives.ENDPOINTS,
+        *filesearch.ENDPOINTS,
+        *filewatch.ENDPOINTS,
+        *fileurls.ENDPOINTS,
+        *portlinks.ENDPOINTS,
+        *portlinks.endpoints(addresses),
+        *terminals.ENDPOINTS,
+        *shells.ENDPOINTS,
+        *listening.ENDPOINTS,
+        *sandbox_metrics.ENDPOINTS,
+        *git.ENDPOINTS,
+        *keys.ENDPOINTS,
+        *tenants.ENDPOINTS,
+        *usage.ENDPOINTS,
+        *events.ENDPOINTS,
+        *webhooks.ENDPOINTS,
+        *status.ENDPOINTS,
+        *states.ENDPOINTS,
+        *snapshots.ENDPOINTS,
+        *volumes.ENDPOINTS,
         *node.ENDPOINTS,
         *node.open_endpoints(__version__, metrics_open=metrics_open),
     ]
     return [*known, _description(known)]
 
 
-def create_app(control: Control, *, metrics_open: bool = True) -> ASGIApp:
-    """The application that a server runs."""
+def create_app(
+    control: Control,
+    *,
+    metrics_open: bool = True,
+    addresses: Addresses = LOCAL,
+    ports: Routes | None = None,
+    facades: Sequence[Facade] = (),
+) -> ASGIApp:
+    """The application that a server runs: façades, requests for ports of sandboxes, and the API for all others."""
     by_path: dict[str, dict[str, Endpoint[Any, Any]]] = {}
-    for endpoint in endpoints(metrics_open=metrics_open):
+    for endpoint in endpoints(metrics_open=metrics_open, addresses=addresses):
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
-    routes = [Route(path, Resource(control, path, methods)) for path, methods in by_path.items()]
-    return Edge(Router(routes, redirect_slashes=False, default=_not_found), control.metrics)
+    routes: list[BaseRoute] = []
+    for path, methods in by_path.items():
+        resource = Resource(control, path, methods)
+        routes.append(Route(path, resource))
+        if any(endpoint.upgrade is not None for endpoint in methods.values()):
+            routes.append(WebSocketRoute(path, resource))
+    router = Router(routes, redirect_slashes=False, default=_not_found)
+    gate = Gate(router, control.ingress, ports or Routes.native(addresses.domain))
+    return Edge(Fronts(gate, facades, control, addresses) if facades else gate, control.metrics)
 
 
 def _description(known: list[Endpoint[Any, Any]]) -> Endpoint[Nothing, Nothing]:

@@ -1,23 +1,79 @@
-"""Who is calling: the key in the request's headers."""
+"""Who is calling: the key in the request's headers, what it may do, and how fast it may ask."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
+import structlog
 from starlette.types import Scope
 
-from atoll.control.service import Control, Principal
-from atoll.model.errors import Unauthenticated
+from atoll.api.edge import Exchange, exchange_of
+from atoll.control.service import Allowed, Control, Principal
+from atoll.model.errors import AtollError, LimitExceeded, Unauthenticated
+from atoll.model.event import OK
 
 ANONYMOUS = Principal(owner="", key_id="", scopes=frozenset())
 
 
-async def principal_of(scope: Scope, control: Control) -> Principal:
-    """The owner of the key in `Authorization: Bearer` or `X-API-Key`."""
-    key = key_in(scope["headers"])
+async def principal_of(scope: Scope, control: Control, needs: str = "", key: str = "") -> Principal:
+    """The owner of the key in `Authorization: Bearer` or `X-API-Key`, or of the given one, if it allows this."""
+    key = key or key_in(scope["headers"])
     if not key:
         raise Unauthenticated(
             "no API key was given", hint="Send it as `Authorization: Bearer <key>`; see the file `key` of the server."
         )
-    return await control.authenticate(key)
+    try:
+        return await _admitted(key, scope, control, needs or _needed(scope))
+    except AtollError as error:
+        control.metrics.requests_refused.labels(error.code).inc()
+        raise
+
+
+async def _admitted(key: str, scope: Scope, control: Control, needs: str) -> Principal:
+    exchange = exchange_of(scope)
+    known = await control.authenticate(key)
+    principal = replace(known, source=(scope.get("client") or ("",))[0], request_id=exchange.request_id)
+    structlog.contextvars.bind_contextvars(tenant=principal.owner, caller=principal.key_id)
+    target = str(scope.get("path_params", {}).get("sandbox", ""))
+    if target:
+        structlog.contextvars.bind_contextvars(sandbox_id=target[:80])
+    if needs != "read":
+        _audit(control, principal, scope, exchange, target)
+    try:
+        allowed = control.request_admit(principal)
+    except LimitExceeded as error:
+        exchange.headers += rate_headers(Allowed(0, 0, error.retry_after_s or 0.0))
+        raise
+    if allowed is not None:
+        exchange.headers += rate_headers(allowed)
+    principal.check(needs)
+    return principal
+
+
+def _needed(scope: Scope) -> str:
+    return "read" if scope.get("method") in ("GET", "HEAD") else "write"
+
+
+def _audit(control: Control, principal: Principal, scope: Scope, exchange: Exchange, target: str) -> None:
+    """Have the request in the audit log when it is over, with how it ended."""
+    method = scope.get("method", "WS")
+
+    def done(exchange: Exchange) -> None:
+        result = exchange.code or (OK if exchange.status < 400 else str(exchange.status))
+        control.accounts.events.note(principal, f"{method} {exchange.route}", target, result)
+
+    exchange.done = done
+
+
+def rate_headers(allowed: Allowed) -> list[tuple[bytes, bytes]]:
+    """What a caller may still ask, in the headers that clients know."""
+    values = {
+        b"ratelimit-limit": allowed.most,
+        b"ratelimit-remaining": allowed.left,
+        b"ratelimit-reset": math.ceil(allowed.full_in_s),
+    }
+    return [(name, str(value).encode("ascii")) for name, value in values.items()]
 
 
 def key_in(headers: list[tuple[bytes, bytes]]) -> str:

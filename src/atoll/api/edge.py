@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from atoll.api.errors import ClientGone, of_exception, send_problem
+from atoll.api.errors import ClientGone, as_refusal, of_exception, send_problem
 from atoll.telemetry import Metrics
 
 log = structlog.get_logger(__name__)
@@ -31,6 +32,12 @@ class Exchange:
     route: str = "none"
     status: int = 0
     """0 until the answer has begun."""
+    code: str = ""
+    """The code of the error that was answered, if it was one."""
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """What the answer says beside its own headers: the caller's rate."""
+    done: Callable[[Exchange], None] | None = None
+    """Called when the answer is complete."""
 
 
 class Edge:
@@ -41,30 +48,35 @@ class Edge:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return  # no route here speaks anything else; the server closes what is not answered
         exchange = Exchange(_request_id(scope["headers"]))
         scope[SCOPE_KEY] = exchange
         id_header = (b"x-request-id", exchange.request_id.encode("ascii"))
 
         async def send_noting(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] == "websocket.accept":
+                exchange.status = 101
+            elif message["type"] in ("http.response.start", "websocket.http.response.start"):
                 exchange.status = message["status"]
-                message["headers"] = [*message.get("headers", ()), id_header]
+                message["headers"] = [*message.get("headers", ()), *exchange.headers, id_header]
             await send(message)
 
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
         begun = time.monotonic()
         try:
             await self._app(scope, receive, send_noting)
         except ClientGone:
             exchange.status = exchange.status or 499
         except Exception as error:
-            await self._fail(error, exchange, send_noting)
+            await self._fail(error, exchange, as_refusal(send_noting) if scope["type"] == "websocket" else send_noting)
         finally:
             self._report(scope, exchange, time.monotonic() - begun)
 
     async def _fail(self, error: Exception, exchange: Exchange, send: Send) -> None:
         told = of_exception(error)
+        exchange.code = told.code
         if told is not error:
             log.error("request_crashed", request_id=exchange.request_id, route=exchange.route, exc_info=error)
         elif told.http_status >= 500:
@@ -74,12 +86,14 @@ class Edge:
         # An answer that has begun cannot become an error: it stays incomplete, and the server closes the connection.
 
     def _report(self, scope: Scope, exchange: Exchange, duration_s: float) -> None:
-        method = scope["method"] if exchange.route != "none" else "other"
+        if exchange.done is not None:
+            exchange.done(exchange)
+        method = scope.get("method", "GET") if exchange.route != "none" else "other"
         self._metrics.http_request_s.labels(method, exchange.route, str(exchange.status)).observe(duration_s)
         log.debug(
             "request",
             request_id=exchange.request_id,
-            method=scope["method"],
+            method=method,
             route=exchange.route,
             status=exchange.status,
             duration_ms=round(duration_s * 1000, 2),

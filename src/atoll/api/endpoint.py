@@ -85,13 +85,17 @@ class Endpoint(Generic[B, Q]):
     status: int = 200
     errors: tuple[type[AtollError], ...] = ()
     public: bool = False
+    needs: str = ""
+    """The scope that a caller's key must have; without one: read for GET, write for all else."""
     takes: str = ""
     """The media type of a body that is not JSON; the handler reads it itself."""
     gives: Mapping[str, Any] = field(default_factory=dict)
     """Answers that are not JSON: media type to type, or to None for plain bytes."""
+    upgrade: Callable[[Call[B, Q]], Awaitable[None]] | None = None
+    """What answers a WebSocket on this path; its caller may show a ticket in the query in place of a key."""
 
     async def run(self, control: Control, scope: Scope, receive: Receive, send: Send) -> None:
-        principal = authn.ANONYMOUS if self.public else await authn.principal_of(scope, control)
+        principal = authn.ANONYMOUS if self.public else await authn.principal_of(scope, control, self.needs)
         query = query_decode(scope["query_string"], self.query)
         body = cast(B, Nothing())
         if self.body is not Nothing:
@@ -100,6 +104,18 @@ class Endpoint(Generic[B, Q]):
         answered = await self.handler(call)
         if not isinstance(answered, Streamed):
             await send_reply(answered, self.status, send)
+
+    async def run_upgrade(self, control: Control, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self.upgrade is not None
+        query = query_decode(scope["query_string"], self.query)
+        scope["method"] = self.method
+        ticket = getattr(query, "ticket", "")
+        if ticket:
+            principal = control.tickets.redeem(ticket, scope["path"])
+        else:
+            principal = await authn.principal_of(scope, control, self.needs)
+        nothing = cast(B, Nothing())
+        await self.upgrade(Call(control, principal, scope["path_params"], query, nothing, scope, receive, send))
 
 
 class Resource:
@@ -112,6 +128,9 @@ class Resource:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange_of(scope).route = self._path
+        if scope["type"] == "websocket":
+            await self._endpoints["GET"].run_upgrade(self._control, scope, receive, send)
+            return
         endpoint = self._endpoints.get(scope["method"])
         if endpoint is None:
             allowed = tuple(sorted(self._endpoints))

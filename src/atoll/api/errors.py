@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 
-from starlette.types import Send
+from starlette.types import Message, Send
 
-from atoll.model.errors import AtollError, Internal, MethodNotAllowed, NotFound, Unauthenticated
+from atoll.model.errors import AtollError, Internal, LimitExceeded, MethodNotAllowed, NotFound, Unauthenticated
 from atoll.wire import codec
 from atoll.wire.public import Problem
 
@@ -51,10 +52,21 @@ async def send_problem(error: AtollError, request_id: str, send: Send) -> None:
         headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", ", ".join(error.allowed).encode("ascii")))
+    if isinstance(error, LimitExceeded) and error.retry_after_s is not None:
+        headers.append((b"retry-after", str(math.ceil(error.retry_after_s)).encode("ascii")))
     if error.http_status == 413:
         headers.append((b"connection", b"close"))  # the rest of the body is not worth reading
     await send({"type": "http.response.start", "status": error.http_status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def as_refusal(send: Send) -> Send:
+    """Send an HTTP answer in place of a WebSocket that was not accepted."""
+
+    async def translated(message: Message) -> None:
+        await send({**message, "type": message["type"].replace("http.response", "websocket.http.response")})
+
+    return translated
 
 
 def _title(kind: type[AtollError]) -> str:

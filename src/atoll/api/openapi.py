@@ -15,8 +15,19 @@ from atoll.wire.public import Problem
 
 _REF = "#/components/schemas/{name}"
 _PATH_PARAMETERS = {
+    "context": "The context: its id, or a language for the default one of that.",
+    "execution": "The execution: its id.",
+    "key": "The key: its id.",
+    "member": "The member: its id or its name.",
+    "tenant": "The tenant: its name.",
+    "webhook": "The webhook: its id.",
     "sandbox": "The sandbox: its id, or its name while it lives.",
-    "process": "The process: its id, or its number (pid) inside the sandbox.",
+    "port": "The number of a port inside the sandbox.",
+    "process": "The process: its id, its number (pid) inside the sandbox, or `tag:` and its tag.",
+    "ask": "The question: its id, as the network shows it.",
+    "secret": "The name of a secret.",
+    "snapshot": "The snapshot: its id or its name.",
+    "volume": "The volume: its id or its name.",
 }
 
 

@@ -1,10 +1,10 @@
-"""Streams over HTTP: events of a process out, raw bytes in and out, and the caller who leaves in the middle."""
+"""Streams over HTTP: events out, raw bytes in and out, and the caller who leaves in the middle."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 from starlette.types import Receive
@@ -13,7 +13,9 @@ from atoll.api.endpoint import Call
 from atoll.api.errors import ClientGone, of_exception, problem_of
 from atoll.model.errors import AtollError
 from atoll.wire import stream
-from atoll.wire.public import ProcessEvent, StreamFailed
+from atoll.wire.public import Answer, StreamFailed
+
+Event = TypeVar("Event", bound=Answer)
 
 
 async def until_disconnected(receive: Receive, work: Callable[[], Awaitable[None]]) -> None:
@@ -36,19 +38,19 @@ async def until_disconnected(receive: Receive, work: Callable[[], Awaitable[None
         raise failure
 
 
-async def send_events(call: Call[Any, Any], events: AsyncGenerator[ProcessEvent, None]) -> None:
-    """Send events in the encoding that the caller accepts.
+async def send_events(call: Call[Any, Any], events: AsyncGenerator[Event, None], *, lines_only: bool = False) -> None:
+    """Send events in the encoding that the caller accepts; or as lines, where an event may be larger than a frame.
 
     The answer begins with the first event, so that what fails before it is an error with its own status. What fails
     later is the last event.
     """
-    media_type, encode = stream.choose(call.header(b"accept"))
+    media_type, encode = stream.choose("" if lines_only else call.header(b"accept"))
     async with aclosing(events):
         await _send_all(call, events, media_type, encode)
 
 
 async def _send_all(
-    call: Call[Any, Any], events: AsyncGenerator[ProcessEvent, None], media_type: str, encode: stream.Encoder
+    call: Call[Any, Any], events: AsyncGenerator[Event, None], media_type: str, encode: stream.Encoder
 ) -> None:
     first = await anext(events)
     headers = [(b"content-type", media_type.encode("ascii")), (b"cache-control", b"no-store")]

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import functools
 import os
 import signal
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 import structlog
 import uvicorn
 
+from atoll.api.connection import Connection
 from atoll.app import logging
 from atoll.app.settings import Settings, parse_listen
 from atoll.app.single import NodeOpener, Server, compose, open_node
@@ -39,20 +43,27 @@ async def serve(settings: Settings, drain_on_stop: bool = False, open_node: Node
     """Serve until SIGTERM or SIGINT, then stop in order."""
     try:
         with data_lock(settings.data), listening(settings.listen) as listener:
+            tls = tls_context(settings)
             async with compose(settings, open_node) as server:
-                with announced(settings.data, _url(listener)):
-                    await _serve(server, listener, settings)
+                with announced(settings.data, _url(listener, tls is not None), ca_path(settings)):
+                    await _serve(server, listener, settings, tls)
                 if drain_on_stop:
                     await server.control.drain()
     except BaseExceptionGroup as group:
         raise _only(group) from None
 
 
-async def _serve(server: Server, listener: socket.socket, settings: Settings) -> None:
+async def _serve(
+    server: Server, listener: socket.socket, settings: Settings, tls: ssl.SSLContext | None = None
+) -> None:
     config = uvicorn.Config(
         server.app,
-        http="httptools",
-        ws="none",
+        http=cast(Any, functools.partial(Connection, claims=server.ports.claims)),
+        ws="websockets-sansio",
+        ws_max_size=limits.SOCKET_MESSAGE_BYTES_MAX,
+        ws_ping_interval=limits.SOCKET_PING_S,
+        ws_ping_timeout=limits.SOCKET_PING_S,
+        ws_per_message_deflate=False,
         lifespan="off",
         interface="asgi3",
         log_config=None,
@@ -61,12 +72,13 @@ async def _serve(server: Server, listener: socket.socket, settings: Settings) ->
         proxy_headers=False,
         timeout_keep_alive=limits.HTTP_KEEP_ALIVE_S,
         timeout_graceful_shutdown=max(1, round(settings.stop_s)),
+        ssl_context_factory=(lambda *_: tls) if tls is not None else None,
     )
     http = uvicorn.Server(config)
     http.capture_signals = _no_signals  # type: ignore[method-assign] # they are ours: see below
     async with anyio.create_task_group() as tasks:
         await tasks.start(_stop_on_signal, http)
-        log.info("serving", url=_url(listener), data=str(settings.data), pid=os.getpid())
+        log.info("serving", url=_url(listener, tls is not None), data=str(settings.data), pid=os.getpid())
         await http.serve(sockets=[listener])
         if http.server_state.tasks:  # requests that were cancelled undo what they had begun
             await asyncio.wait(http.server_state.tasks, timeout=limits.KILL_WAIT_S_MAX)
@@ -136,11 +148,12 @@ def listening(listen: str) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def announced(data: Path, url: str) -> Iterator[None]:
+def announced(data: Path, url: str, ca: Path | None = None) -> Iterator[None]:
     """Say in `server.json` where the server is, for the SDK and the CLI on this machine. It holds no secret."""
+    known = {"url": url, "pid": os.getpid()} | ({"ca": str(ca)} if ca is not None else {})
     path = data / "server.json"
     draft = data / "server.json.new"
-    draft.write_bytes(codec.encode({"url": url, "pid": os.getpid()}) + b"\n")
+    draft.write_bytes(codec.encode(known) + b"\n")
     draft.chmod(0o644)
     draft.replace(path)
     try:
@@ -149,11 +162,28 @@ def announced(data: Path, url: str) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def _url(listener: socket.socket) -> str:
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """How to serve with TLS, if the operator wants it."""
+    if not settings.has_tls:
+        return None
+    from atoll.app import tls  # a large import that most servers do without
+
+    if settings.tls_cert is not None and settings.tls_key is not None:
+        return tls.brought_context(settings.tls_cert, settings.tls_key)
+    return tls.own_context(settings.data, settings.domain)
+
+
+def ca_path(settings: Settings) -> Path | None:
+    """What callers on this machine must trust, if it is a CA of our own."""
+    return settings.data / "ca" / "ca.pem" if settings.has_tls and settings.tls_cert is None else None
+
+
+def _url(listener: socket.socket, has_tls: bool = False) -> str:
     """An address that works on this machine, also for a server that listens on all of its addresses."""
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - replaced, not bound
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if has_tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:

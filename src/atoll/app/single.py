@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.types import ASGIApp
 
+from atoll.api import facade
 from atoll.api.app import create_app
+from atoll.api.ingress.addresses import Addresses
+from atoll.api.ingress.routes import Routes
+from atoll.api.tracing import Traced
+from atoll.app import privatefile
 from atoll.app.settings import Settings
+from atoll.control import vault
 from atoll.control.clock import SystemClock
-from atoll.control.service import Control
+from atoll.control.options import ControlOptions
+from atoll.control.service import Control, Keyring
 from atoll.control.store.engine import Store, sqlite_url
 from atoll.model.errors import Unavailable
-from atoll.telemetry import Metrics
+from atoll.model.policy import parse_lists
+from atoll.model.usage import Prices
+from atoll.telemetry import Metrics, Tracing
+from atoll.wire import porttoken
 from atoll.wire.node import NodePort
 
 NodeOpener = Callable[[Settings], AbstractAsyncContextManager[NodePort]]
@@ -28,6 +39,8 @@ class Server:
 
     app: ASGIApp
     control: Control
+    ports: Routes
+    """Which requests are for ports of sandboxes."""
 
 
 @asynccontextmanager
@@ -41,6 +54,9 @@ async def open_node(settings: Settings) -> AsyncIterator[NodePort]:
         )
     # Here, because the node is a large import that control and the HTTP edge do without.
     from atoll.node.daemon import Node, NodeSettings
+    from atoll.node.egress.addresses import parse_networks
+    from atoll.node.egress.egress import EgressSettings
+    from atoll.node.egress.resolver import parse_servers
     from atoll.node.install.layout import Layout
 
     layout = Layout(cache=settings.cache, data=settings.data, runsc=settings.runsc)
@@ -49,6 +65,12 @@ async def open_node(settings: Settings) -> AsyncIterator[NodePort]:
         pool_size_bytes=settings.pool_size_bytes,
         runtime=settings.runtime,
         memory_overcommit=settings.memory_overcommit,
+        warm_size=settings.warm_size,
+        egress=EgressSettings(
+            servers=parse_servers(settings.egress_dns),
+            opened=parse_networks(settings.egress_open),
+            trusted_file=settings.egress_ca,
+        ),
     )
     async with Node.open(chosen) as node:
         yield node
@@ -57,12 +79,75 @@ async def open_node(settings: Settings) -> AsyncIterator[NodePort]:
 @asynccontextmanager
 async def compose(settings: Settings, open_node: NodeOpener = open_node) -> AsyncIterator[Server]:
     """A server over the settings' data directory, which the caller has locked."""
-    database = settings.data / "atoll.db"
-    _make_private(database)
     metrics = Metrics()
-    async with open_node(settings) as node, Store.open(sqlite_url(database)) as store:
-        async with Control.open(store, node, SystemClock(), metrics, settings.data / "key") as control:
-            yield Server(create_app(control, metrics_open=settings.metrics_open), control)
+    async with open_node(settings) as node, Store.open(_database(settings)) as store:
+        async with Control.open(
+            store,
+            node,
+            SystemClock(),
+            metrics,
+            settings.data / "key",
+            keyring=Keyring(links=_link_secret(settings), secrets=_secrets_keys(settings)),
+            egress_lists=parse_lists(settings.egress_lists),
+            options=_control_options(settings),
+        ) as control:
+            addresses = Addresses(settings.domain, settings.public_url)
+            facades = facade.load()
+            patterns = [pattern for known in facades for pattern in known.port_patterns(settings.domain)]
+            ports = Routes((*patterns, *Routes.native(settings.domain).patterns))
+            app = create_app(
+                control, metrics_open=settings.metrics_open, addresses=addresses, ports=ports, facades=facades
+            )
+            with _traced(app, settings) as served:
+                yield Server(served, control, ports)
+
+
+@contextmanager
+def _traced(app: ASGIApp, settings: Settings) -> Iterator[ASGIApp]:
+    """The application with traces of its requests, if the operator wants them."""
+    if not settings.otel_url:
+        yield app
+        return
+    tracing = Tracing.to(settings.otel_url)
+    try:
+        yield Traced(app, tracing)
+    finally:
+        tracing.close()
+
+
+def _secrets_keys(settings: Settings) -> bytes:
+    """What encrypts secrets in the database: given by the operator, or made at the first start."""
+    return settings.secrets_key.encode() or privatefile.read_or_make(settings.data / "secrets.key", vault.key_new)
+
+
+def _link_secret(settings: Settings) -> bytes:
+    """What signs links to ports, so that they outlive a restart of the server."""
+    return privatefile.read_or_make(settings.data / "link-secret", lambda: secrets.token_bytes(porttoken.SECRET_BYTES))
+
+
+def _database(settings: Settings) -> str:
+    if settings.database:
+        return settings.database
+    path = settings.data / "atoll.db"
+    _make_private(path)
+    return sqlite_url(path)
+
+
+def _control_options(settings: Settings) -> ControlOptions:
+    return ControlOptions(
+        prices=Prices(
+            settings.price_wall_s,
+            settings.price_cpu_s,
+            settings.price_memory_gib_s,
+            settings.price_disk_gib_s,
+            settings.price_egress_gib,
+        ),
+        currency=settings.currency,
+        usage_interval_s=settings.usage_interval_s,
+        events_keep_days=settings.events_keep_days,
+        events_file=settings.events_file,
+        webhook_private=settings.webhook_private,
+    )
 
 
 def _make_private(path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -45,6 +46,34 @@ class Seconds(click.ParamType[float]):
 
 def env_option(command: Command) -> Command:
     return click.option("--env", "-e", multiple=True, type=Pairs(), help="A variable; may be given again.")(command)
+
+
+_QUOTA = {
+    "sandboxes": (int, "Sandboxes at once."),
+    "cpu": (float, "Cores of all sandboxes together."),
+    "memory-bytes": (int, "Memory of all sandboxes together."),
+    "disk-bytes": (int, "Disk of all sandboxes together."),
+    "creates-per-minute": (int, "Creates in any minute."),
+    "requests-per-second": (float, "Requests, of any kind."),
+    "budget-s": (float, "Seconds that its sandboxes may run in a month."),
+    "budget-money": (float, "What its sandboxes may cost in a month."),
+}
+
+
+def quota_options(command: Command) -> Command:
+    """What a tenant or a key may have; the command gets it as one `quota`."""
+    from atoll.wire.public import QuotaBody
+
+    names = {name: name.replace("-", "_") for name in _QUOTA}
+
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        values = {field: options.pop(field) for field in names.values()}
+        return command(*arguments, quota=QuotaBody(**values), **options)
+
+    for name, (kind, text) in reversed(_QUOTA.items()):
+        click.option(f"--{name}", names[name], type=kind, help=text)(wrapped)
+    return cast(Command, wrapped)
 
 
 def creation_options(command: Command) -> Command:

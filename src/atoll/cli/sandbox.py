@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
+from atoll.cli import states
+from atoll.cli.copy import cp
 from atoll.cli.find import find
 from atoll.cli.options import Pairs, Seconds, creation_options, env_option
 from atoll.cli.output import amount, complain, json_option, print_json, print_table, since, until
 from atoll.cli.stream import follow, stdin_is_given
+from atoll.cli.top import top
 from atoll.client import Sandbox, SandboxView
 from atoll.model.errors import AtollError, NotFound
 from atoll.model.lifecycle import LIVE
@@ -25,10 +28,21 @@ def sandbox() -> None:
     """
 
 
+sandbox.add_command(cp)
+for state_command in states.COMMANDS:
+    sandbox.add_command(state_command)
+
+
 @sandbox.command()
 @click.option("--name", help="A name of your choice; unique among those that live.")
 @click.option("--metadata", "-m", multiple=True, type=Pairs(), help="A label; may be given again.")
-@click.option("--timeout", "timeout_s", type=Seconds(), default="300", show_default=True, help="Until it is killed.")
+@click.option("--timeout", "timeout_s", type=Seconds(), default="300", show_default=True, help="Its deadline.")
+@click.option("--on-deadline", type=click.Choice(["kill", "pause", "standby"]), default="kill", show_default=True)
+@click.option("--idle", "idle_timeout_s", type=Seconds(), help="The same after this long without use.")
+@click.option("--auto-resume", is_flag=True, help="A call wakes it when it is paused.")
+@click.option("--volume", "volumes", multiple=True, type=Pairs(), metavar="PATH=NAME[:ro]", help="Mount a volume.")
+@click.option("--allow", multiple=True, metavar="RULE", help="A host that it may reach; again for more.")
+@click.option("--secret", "secrets", multiple=True, metavar="NAME", help="A secret that it gets; again for more.")
 @env_option
 @creation_options
 @json_option
@@ -36,6 +50,12 @@ def create(
     name: str | None,
     metadata: tuple[tuple[str, str], ...],
     timeout_s: float,
+    on_deadline: str,
+    idle_timeout_s: float | None,
+    auto_resume: bool,
+    volumes: tuple[tuple[str, str], ...],
+    allow: tuple[str, ...],
+    secrets: tuple[str, ...],
     env: tuple[tuple[str, str], ...],
     template: str,
     cpu: float | None,
@@ -53,6 +73,12 @@ def create(
         memory=memory,
         disk=disk,
         timeout_s=timeout_s,
+        on_deadline=on_deadline,
+        idle_timeout_s=idle_timeout_s,
+        auto_resume=auto_resume,
+        volumes=dict(volumes),
+        policy=allow or None,
+        secrets=secrets,
     )
     if as_json:
         print_json({**msgspec.to_builtins(made.info()), "steps_ms": made.steps_ms})
@@ -212,3 +238,6 @@ def _kill(identity: str) -> str:
         return found.id
     finally:
         found.close()
+
+
+sandbox.add_command(top)

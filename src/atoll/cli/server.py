@@ -17,6 +17,8 @@ from atoll.model.errors import Unavailable
 @click.option("--config", type=click.Path(path_type=Path), help="A TOML file with settings [/etc/atoll/atoll.toml].")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="What to log [info].")
 @click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="How to log [auto].")
+@click.option("--tls", is_flag=True, default=None, help="Serve with TLS, by the server's own CA [off].")
+@click.option("--domain", help="Ports of sandboxes are at <port>-<id>.DOMAIN [localhost].")
 @click.option("--drain", is_flag=True, help="Kill all sandboxes at the stop; else they go on without the server.")
 def serve(
     listen: str | None,
@@ -25,6 +27,8 @@ def serve(
     config: Path | None,
     log_level: str | None,
     log_format: str | None,
+    tls: bool | None,
+    domain: str | None,
     drain: bool,
 ) -> None:
     """Run the server until SIGTERM or Ctrl-C. Needs root.
@@ -42,5 +46,12 @@ def serve(
             code="not_installed",
             hint="pip install 'atoll[server]'",
         ) from error
-    flags = {"listen": listen, "data": data, "cache": cache, "log_level": log_level, "log_format": log_format}
+    flags: dict[str, object] = {
+        "listen": listen,
+        "data": data,
+        "cache": cache,
+        "log_level": log_level,
+        "log_format": log_format,
+    }
+    flags |= {"tls": tls, "domain": domain}
     run(settings.load(flags, os.environ, config), drain_on_stop=drain)

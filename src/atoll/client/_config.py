@@ -25,6 +25,8 @@ class Config:
 
     url: str
     api_key: str = field(repr=False)
+    ca: str = ""
+    """A file with the CA to trust instead of the usual ones."""
 
     @property
     def is_tls(self) -> bool:
@@ -45,12 +47,15 @@ def discover(url: str | None, api_key: str | None, environ: Mapping[str, str]) -
     data = data_dir(environ)
     chosen_url = url or environ.get("ATOLL_URL") or ""
     chosen_key = api_key or environ.get("ATOLL_API_KEY") or ""
+    ca = environ.get("ATOLL_CA") or ""
     if not chosen_url:
         local_url = _local_url(data)
         if local_url is None:
             raise ConnectionFailed(f"no server is running on {data}", hint=START_HINT)
-        return Config(_checked(local_url), chosen_key or _local_key(data))
+        return Config(_checked(local_url), chosen_key or _local_key(data), ca or _local(data, "ca") or "")
     chosen_url = _checked(chosen_url)
+    if not ca and chosen_url == _local_url(data):
+        ca = _local(data, "ca") or ""
     if not chosen_key and chosen_url == _local_url(data):
         chosen_key = _local_key(data)
     if not chosen_key:
@@ -60,7 +65,7 @@ def discover(url: str | None, api_key: str | None, environ: Mapping[str, str]) -
             hint="Pass api_key=, or set ATOLL_API_KEY. A server keeps its first key in the file `key` of its data "
             "directory.",
         )
-    return Config(chosen_url, chosen_key)
+    return Config(chosen_url, chosen_key, ca)
 
 
 def _checked(url: str) -> str:
@@ -80,12 +85,18 @@ def _checked(url: str) -> str:
 
 def _local_url(data: Path) -> str | None:
     """Where the server on this data directory says it listens, if one does."""
+    url = _local(data, "url")
+    return url.rstrip("/") if url is not None else None
+
+
+def _local(data: Path, name: str) -> str | None:
+    """What the server on this data directory says of itself."""
     text = _read_bounded(data / "server.json")
     try:
-        url = json.loads(text)["url"] if text else None
-    except (ValueError, KeyError, TypeError):
+        value = json.loads(text).get(name) if text else None
+    except (ValueError, AttributeError):
         return None
-    return url.rstrip("/") if isinstance(url, str) else None
+    return value if isinstance(value, str) else None
 
 
 def _local_key(data: Path) -> str:

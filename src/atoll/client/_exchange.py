@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
+from atoll.client._policies import PolicyLike, policy_body
 from atoll.model import limits
 from atoll.model.errors import KINDS, AtollError, ConnectionFailed, DeadlineExceeded, Internal, InvalidArgument
-from atoll.wire.public import Problem, ProcessStart, ResourcesBody, SandboxCreate
+from atoll.model.sandbox import DeadlineAction
+from atoll.wire.public import (
+    BudgetBody,
+    Problem,
+    ProcessStart,
+    ResourcesBody,
+    SandboxCreate,
+    SnapshotView,
+    VolumeMountBody,
+)
 
 Answer = TypeVar("Answer")
 
 FRAMES = "application/vnd.atoll.frames"
+IDEMPOTENCY_KEY = "idempotency-key"
 JSON = "application/json"
 
 _KIND_BY_STATUS: dict[int, type[AtollError]] = {kind.http_status: kind for kind in KINDS.values()}
@@ -33,20 +45,67 @@ def segment(text: str) -> str:
 
 def query(**parameters: str | float | bool | None) -> str:
     """A query string, without what is None. A name that is not UTF-8 arrives byte for byte (surrogateescape)."""
-    pairs = [(key, _query_value(value)) for key, value in parameters.items() if value is not None]
-    return "?" + urlencode(pairs) if pairs else ""
+    return query_pairs([(key, value) for key, value in parameters.items() if value is not None])
+
+
+def query_pairs(pairs: Sequence[tuple[str, str | float | bool]]) -> str:
+    """The same for names that may come more than once."""
+    return "?" + urlencode([(key, _query_value(value)) for key, value in pairs]) if pairs else ""
+
+
+def octal(mode: int | None) -> str | None:
+    """The rights of a file as the API takes them."""
+    return None if mode is None else f"{mode:o}"
 
 
 Pairs = list[tuple[str, str]]
 
 
 def list_filters(
-    state: str | None, template: str | None, name: str | None, metadata: Mapping[str, str] | None
+    state: str | None,
+    template: str | None,
+    name: str | None,
+    metadata: Mapping[str, str] | None,
+    created_after: datetime | None = None,
+    created_before: datetime | None = None,
 ) -> Pairs:
     """What a list is filtered by; metadata as one `metadata=key=value` each."""
-    given = {"state": state, "template": template, "name": name}
+    given = {
+        "state": state,
+        "template": template,
+        "name": name,
+        "created_after": moment(created_after),
+        "created_before": moment(created_before),
+    }
     pairs = [(key, value) for key, value in given.items() if value is not None]
     return pairs + [("metadata", f"{key}={value}") for key, value in (metadata or {}).items()]
+
+
+def event_filters(
+    actions: Sequence[str],
+    target: str | None,
+    actor: str | None,
+    result: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    all_tenants: bool,
+) -> Pairs:
+    """Which events are wanted."""
+    given = {
+        "target": target,
+        "actor": actor,
+        "result": result,
+        "since": moment(since),
+        "until": moment(until),
+        "all_tenants": "true" if all_tenants else None,
+    }
+    pairs = [(key, value) for key, value in given.items() if value is not None]
+    return pairs + [("action", action) for action in actions]
+
+
+def moment(value: datetime | None) -> str | None:
+    """A time as the API takes it. One without a zone is meant as it is on this machine."""
+    return None if value is None else value.astimezone(UTC).isoformat()
 
 
 def list_query(filters: Pairs, left: int | None, cursor: str | None) -> str:
@@ -171,7 +230,7 @@ def parse_bytes(value: int | str | None) -> int | None:
 
 
 def create_body(
-    template: str,
+    template: str | SnapshotView,
     *,
     name: str | None,
     metadata: Mapping[str, str] | None,
@@ -181,15 +240,56 @@ def create_body(
     disk: int | str | None,
     pids: int | None,
     timeout_s: float,
+    policy: PolicyLike | None = None,
+    secrets: Sequence[str] = (),
+    external_id: str | None = None,
+    budget_s: float | None = None,
+    budget_money: float | None = None,
+    on_deadline: str = "kill",
+    idle_timeout_s: float | None = None,
+    auto_resume: bool = False,
+    with_memory: bool = True,
+    volumes: Mapping[str, str] | None = None,
 ) -> SandboxCreate:
     return SandboxCreate(
-        template=template,
+        template=snapshot_id(template),
         name=name,
         metadata=dict(metadata or {}),
         env=dict(env or {}),
         resources=ResourcesBody(cpu=cpu, memory_bytes=parse_bytes(memory), disk_bytes=parse_bytes(disk), pids=pids),
         timeout_s=timeout_s,
+        policy=None if policy is None else policy_body(policy),
+        secrets=list(secrets),
+        external_id=external_id,
+        budget=BudgetBody(seconds=budget_s, money=budget_money),
+        on_deadline=deadline_action(on_deadline),
+        idle_timeout_s=idle_timeout_s,
+        auto_resume=auto_resume,
+        memory=with_memory,
+        volumes=[mount_body(path, volume) for path, volume in (volumes or {}).items()],
     )
+
+
+def snapshot_id(snapshot: str | SnapshotView) -> str:
+    """A snapshot, or its id or name, in the words of a path or a body."""
+    return snapshot if isinstance(snapshot, str) else snapshot.id
+
+
+def mount_body(path: str, volume: str) -> VolumeMountBody:
+    """`name` mounts a volume for writing, `name:ro` for reading only."""
+    name, _, mode = volume.partition(":")
+    if mode not in ("", "ro", "rw"):
+        raise InvalidArgument(f"{volume[:80]!r} is not a volume", code="invalid_volumes", hint='Write "data:ro".')
+    return VolumeMountBody(volume=name, path=path, read_only=mode == "ro")
+
+
+def deadline_action(text: str) -> DeadlineAction:
+    try:
+        return DeadlineAction(text)
+    except ValueError:
+        raise InvalidArgument(
+            f"{text[:40]!r} cannot happen at a deadline", code="invalid_argument", hint="kill, pause or standby."
+        ) from None
 
 
 def start_body(cmd: str | list[str] | tuple[str, ...], **options: Any) -> ProcessStart:

@@ -127,6 +127,17 @@ def notify(callback: Callable[[str], Any] | None, text: str) -> None:
         callback(text)
 
 
+async def async_notify_of(callback: Callable[[T], Any], value: T) -> None:
+    """The same for something else than text."""
+    answer = callback(value)
+    if inspect.isawaitable(answer):
+        await answer
+
+
+def notify_of(callback: Callable[[T], Any], value: T) -> None:
+    callback(value)
+
+
 async def async_sleep(delay_s: float) -> None:
     await anyio.sleep(delay_s)
 
@@ -178,3 +189,12 @@ async def async_chunks(source: AsyncSource) -> AsyncIterator[bytes]:
         return
     while (piece := await anyio.to_thread.run_sync(next, pieces, b"")) != b"":
         yield piece
+
+
+async def async_next_piece(pieces: AsyncIterator[bytes]) -> bytes:
+    """The next bytes of a stream; none at its end."""
+    return await anext(pieces, b"")
+
+
+def next_piece(pieces: Iterator[bytes]) -> bytes:
+    return next(pieces, b"")

@@ -1,4 +1,4 @@
-"""API keys: minted, recognised, and the first one, which is made at the first start.
+"""API keys: minted, recognised, revoked, and the first one, which is made at the first start.
 
 The first key is in a file that only its owner can read. It is in the file before it is in the database: a server that
 dies between the two finds the file at its next start and adopts the key in it.
@@ -10,50 +10,114 @@ import os
 import secrets
 import time
 from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
-from atoll.control.authz import ALL_SCOPES, DEFAULT_OWNER, Principal
+from sqlalchemy import Connection
+
+from atoll.control.authz import ALL_SCOPES, DEFAULT_OWNER, Principal, check_scopes
 from atoll.control.clock import Clock
+from atoll.control.events import Events
+from atoll.control.store import events as event_rows
 from atoll.control.store import keys as rows
+from atoll.control.store import tenants as tenant_rows
 from atoll.control.store.engine import Store
-from atoll.control.store.keys import KeyRecord
+from atoll.control.store.keys import Bearer
+from atoll.control.store.keys import KeyRecord as KeyRecord
 from atoll.control.store.moments import to_us
+from atoll.control.store.tenants import Tenant
 from atoll.model import ids, limits
-from atoll.model.errors import Internal, Unauthenticated
+from atoll.model.errors import Forbidden, Internal, InvalidArgument, LimitExceeded, NotFound, Unauthenticated
+from atoll.model.event import Event
+from atoll.model.quota import Quota
+from atoll.model.text import is_text
 from atoll.wire import token
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """A key that somebody asks for."""
+
+    name: str
+    scopes: frozenset[str] = ALL_SCOPES
+    member: str | None = None
+    expires_at: datetime | None = None
+    quota: Quota = field(default_factory=Quota)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A key that was recognised a moment ago."""
+
+    at_s: float
+    principal: Principal
+    expires_at: datetime | None
 
 
 class Keys:
     """The keys of one server."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, events: Events) -> None:
         self._store = store
         self._clock = clock
-        self._known: OrderedDict[str, tuple[float, Principal]] = OrderedDict()
+        self._events = events
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._used: dict[str, datetime] = {}
 
     async def authenticate(self, key: str) -> Principal:
-        """Who has this key; Unauthenticated if nobody does."""
+        """Who has this key; Unauthenticated if nobody does, or it has expired or been revoked."""
         if not token.is_key(key):
             raise _unknown_key()
         key_hash = token.key_hash(key)
-        cached = self._known.get(key_hash)
-        if cached is not None and time.monotonic() - cached[0] < limits.KEY_CACHE_S:
-            return cached[1]
-        record = await self._store.read(rows.by_hash, key_hash)
-        if record is None or not token.same_hash(record.hash, key_hash):
-            self._known.pop(key_hash, None)
-            raise _unknown_key()
-        principal = Principal(record.owner, record.id, record.scopes)
-        self._remember(key_hash, principal)
-        return principal
+        known = self._known.get(key_hash)
+        if known is None or time.monotonic() - known.at_s >= limits.KEY_CACHE_S:
+            known = self._recognised(key_hash, await self._store.read(rows.bearer, key_hash))
+        now = self._clock.now()
+        if known.expires_at is not None and known.expires_at <= now:
+            raise Unauthenticated("the API key has expired", code="key_expired", hint="Ask for a new one.")
+        self._used[known.principal.key_id] = now
+        return known.principal
 
-    async def create(self, owner: str, name: str) -> tuple[KeyRecord, str]:
+    async def create(self, by: Principal | None, owner: str, spec: KeySpec) -> tuple[KeyRecord, str]:
         """A new key. It is returned once and never again: only its hash is kept."""
+        _check_spec(spec, self._clock.now())
+        if by is not None and not spec.scopes <= by.scopes:
+            raise Forbidden("a key cannot give more than it has", code="scope_missing")
         key = token.key_mint(secrets.token_bytes(token.CHANCE_BYTES))
-        return await self._add(owner, name, key), key
+        record = self._record(owner, spec, key)
+        event = self._events.of(by, "key.created", owner=owner, target=record.id, detail={"name": spec.name})
+        record = await self._store.write(_add_checked, record, event, self._clock.now())
+        self._events.written()
+        return record, key
+
+    async def every(self, owner: str) -> list[KeyRecord]:
+        await self.flush_used()
+        return await self._store.read(rows.of_owner, owner)
+
+    async def revoke(self, by: Principal, owner: str, key_id: str) -> KeyRecord:
+        """Have a key open nothing from now on, in this process at once; a revoked one stays as it is."""
+        event = self._events.of(by, "key.revoked", owner=owner, target=key_id)
+        record = await self._store.write(_revoke, owner, key_id, event)
+        if record is None:
+            raise NotFound(f"there is no key {key_id[:80]!r}", code="key_not_found", hint="List the keys to see them.")
+        self.forget()
+        self._events.written()
+        return record
+
+    def forget(self) -> None:
+        """Keys, members or tenants have changed: recognise every key anew."""
+        self._known.clear()
+
+    async def flush_used(self) -> None:
+        """Write when keys were last used."""
+        used, self._used = self._used, {}
+        if used:
+            await self._store.write(rows.note_used, used)
 
     async def ensure_first(self, path: Path) -> None:
         """See to it that the key in the file is a valid one; makes file and key at the first start."""
+        await self._store.write(tenant_rows.ensure, Tenant(DEFAULT_OWNER, self._clock.now()))
         key = _read_key(path)
         if key is None:
             if await self._store.read(rows.count):
@@ -61,26 +125,73 @@ class Keys:
             key = token.key_mint(secrets.token_bytes(token.CHANCE_BYTES))
             _write_key(path, key)
         if await self._store.read(rows.by_hash, token.key_hash(key)) is None:
-            await self._add(DEFAULT_OWNER, "first", key)
+            record = self._record(DEFAULT_OWNER, KeySpec("first"), key)
+            await self._store.write(rows.add, record)
 
-    async def _add(self, owner: str, name: str, key: str) -> KeyRecord:
+    def _record(self, owner: str, spec: KeySpec, key: str) -> KeyRecord:
         now = self._clock.now()
-        record = KeyRecord(
+        return KeyRecord(
             id=ids.mint(ids.KEY, to_us(now) // 1000, secrets.token_bytes(16)),
             owner=owner,
-            name=name,
+            name=spec.name,
             hash=token.key_hash(key),
-            scopes=ALL_SCOPES,
+            scopes=check_scopes(spec.scopes),
             created_at=now,
+            member_id=spec.member,
+            quota=spec.quota,
+            expires_at=spec.expires_at,
         )
-        await self._store.write(rows.add, record)
-        return record
 
-    def _remember(self, key_hash: str, principal: Principal) -> None:
-        self._known[key_hash] = (time.monotonic(), principal)
-        self._known.move_to_end(key_hash)
+    def _recognised(self, key_hash: str, found: Bearer | None) -> _Known:
+        self._known.pop(key_hash, None)
+        if found is None or not token.same_hash(found.key.hash, key_hash):
+            raise _unknown_key()
+        record = found.key
+        scopes = record.scopes if found.member_scopes is None else record.scopes & found.member_scopes
+        if record.revoked_at is not None or found.tenant_removed or not scopes:
+            raise Unauthenticated("the API key has been revoked", code="key_revoked", hint="Ask for a new one.")
+        principal = Principal(record.owner, record.id, scopes, tenant_quota=found.tenant_quota, key_quota=record.quota)
+        known = self._known[key_hash] = _Known(time.monotonic(), principal, record.expires_at)
         while len(self._known) > limits.KEY_CACHE_ENTRIES_MAX:
             self._known.popitem(last=False)
+        return known
+
+
+def _check_spec(spec: KeySpec, now: datetime) -> None:
+    check_key_name(spec.name)
+    check_scopes(spec.scopes)
+    spec.quota.checked()
+    if spec.expires_at is not None and spec.expires_at <= now:
+        raise InvalidArgument("a key cannot expire in the past", code="invalid_expiry")
+
+
+def check_key_name(name: str) -> None:
+    """A name is for people: any text of one line."""
+    if not 0 < len(name) <= limits.KEY_NAME_CHARS_MAX or not is_text(name) or not name.isprintable():
+        raise InvalidArgument(
+            f"{name[:40]!r} cannot be a name",
+            code="invalid_name",
+            hint=f"1 to {limits.KEY_NAME_CHARS_MAX} printable characters.",
+        )
+
+
+def _add_checked(connection: Connection, record: KeyRecord, event: Event, now: datetime) -> KeyRecord:
+    if rows.count_valid(connection, record.owner, now) >= limits.KEYS_PER_TENANT_MAX:
+        raise LimitExceeded("the tenant has too many keys", code="too_many_keys", hint="Revoke some.")
+    if record.member_id is not None:
+        member = tenant_rows.member(connection, record.owner, record.member_id)
+        if member is None:
+            raise NotFound(f"there is no member {record.member_id[:80]!r}", code="member_not_found")
+        record = replace(record, member_id=member.id, scopes=record.scopes & member.scopes)
+    rows.add(connection, record)
+    event_rows.add(connection, event)
+    return record
+
+
+def _revoke(connection: Connection, owner: str, key_id: str, event: Event) -> KeyRecord | None:
+    if rows.revoke(connection, owner, key_id, event.at):
+        event_rows.add(connection, event)
+    return rows.by_id(connection, owner, key_id)
 
 
 def _unknown_key() -> Unauthenticated:

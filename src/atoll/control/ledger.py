@@ -6,15 +6,24 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import Connection
+
+from atoll.control.authz import Principal
 from atoll.control.clock import Clock
+from atoll.control.events import Events
 from atoll.control.reconcile import Note
+from atoll.control.store import creates, usage
+from atoll.control.store import events as event_rows
 from atoll.control.store import sandboxes as rows
+from atoll.control.store.creates import Allowance, Once
 from atoll.control.store.engine import Store
 from atoll.control.store.sandboxes import Filter, Position, Record
 from atoll.model import ids, lifecycle, limits
 from atoll.model.errors import NotFound
-from atoll.model.lifecycle import FINAL, State, Trigger
-from atoll.model.sandbox import Sandbox
+from atoll.model.event import Event
+from atoll.model.lifecycle import FINAL, State
+from atoll.model.sandbox import EXTERNAL_ID, Sandbox
+from atoll.model.text import cleaned
 from atoll.telemetry import Metrics
 
 
@@ -25,25 +34,38 @@ class Ledger:
     and the compare-and-set in the database decides where the two should differ.
     """
 
-    def __init__(self, store: Store, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, store: Store, clock: Clock, metrics: Metrics, events: Events) -> None:
         self._store = store
         self._clock = clock
         self._metrics = metrics
+        self._events = events
         self._live: dict[str, Record] = {}
 
-    async def add(self, owner: str, sandbox: Sandbox) -> None:
-        record = Record(owner, sandbox)
-        await self._store.write(rows.add, record)
+    async def add(
+        self, by: Principal, sandbox: Sandbox, allowance: Allowance, once: Once | None = None
+    ) -> Sandbox | None:
+        """Put a new sandbox on record; or give back the one that was made with the same key before."""
+        record = Record(by.owner, sandbox, by.key_id)
+        event = self._events.of(
+            by, f"sandbox.{sandbox.state}", target=sandbox.id, detail={"template": sandbox.template}
+        )
+        earlier = await self._store.write(creates.create, record, event, allowance, once)
+        if earlier is not None:
+            return earlier.sandbox
         self._remember(record)
+        self._events.written()
+        return None
 
     async def find(self, owner: str, reference: str) -> Sandbox:
-        """A sandbox by its id, or a live one by its name; of another owner it is as if it did not exist."""
+        """A sandbox by its id or its owner's id for it, or a live one by its name.
+
+        One of another owner is as if it did not exist.
+        """
         record = self._live.get(reference)
-        if record is None:
-            if ids.is_id(ids.SANDBOX, reference):
-                record = await self._store.read(rows.by_id, reference)
-            elif len(reference) <= limits.NAME_CHARS_MAX:
-                record = await self._store.read(rows.by_live_name, owner, reference)
+        if record is None and ids.is_id(ids.SANDBOX, reference):
+            record = await self._store.read(rows.by_id, reference)
+        elif record is None and EXTERNAL_ID.fullmatch(reference):
+            record = await self._store.read(_by_own_words, owner, reference)
         if record is None or record.owner != owner:
             raise NotFound(
                 f"there is no sandbox {reference[:80]!r}",
@@ -52,35 +74,57 @@ class Ledger:
             )
         return record.sandbox
 
+    async def record(self, sandbox_id: str) -> Record | None:
+        """A sandbox of any owner, with its owner: for callers who show another right than an owner's key."""
+        return self._live.get(sandbox_id) or await self._store.read(rows.by_id, sandbox_id)
+
     async def page(self, wanted: Filter, after: Position | None, items_max: int) -> list[Sandbox]:
         return [record.sandbox for record in await self._store.read(rows.page, wanted, after, items_max)]
 
-    async def live(self) -> list[Sandbox]:
-        """Every sandbox, of any owner, that has not ended."""
+    async def live(self, owner: str | None = None) -> list[Sandbox]:
+        """Every sandbox, of one owner or of any, that has not ended."""
         records = await self._store.read(rows.live)
         for record in records:
             self._live.setdefault(record.sandbox.id, record)
-        return [record.sandbox for record in records]
+        return [record.sandbox for record in records if owner in (None, record.owner)]
+
+    async def count(self, wanted: Filter) -> int:
+        return await self._store.read(rows.count, wanted)
+
+    def live_ids(self) -> list[str]:
+        """The ids of those that have not ended, from memory: for a look at all of them that must cost little."""
+        return list(self._live)
 
     async def overdue(self, now: datetime) -> list[str]:
         return await self._store.read(rows.overdue, now)
 
-    async def next_deadline(self) -> datetime | None:
-        return await self._store.read(rows.next_deadline)
+    async def next_deadline(self, after: datetime | None = None) -> datetime | None:
+        return await self._store.read(rows.next_deadline, after)
 
-    async def count_by_state(self) -> dict[State, int]:
-        counts = await self._store.read(rows.count_by_state)
+    def idle_watched(self) -> list[Sandbox]:
+        """The running sandboxes that have a bound on how long they may be idle."""
+        found = (record.sandbox for record in self._live.values())
+        return [one for one in found if one.idle_timeout_s is not None and one.state is State.RUNNING]
+
+    async def count_by_state(self, owner: str | None = None) -> dict[State, int]:
+        counts = await self._store.read(rows.count_by_state, owner)
         return {state: counts.get(state, 0) for state in State}
 
-    async def set_deadline(self, sandbox_id: str, deadline_at: datetime) -> bool:
+    async def set_deadline(self, sandbox_id: str, deadline_at: datetime, by: Principal | None = None) -> bool:
         """Move the deadline of a running sandbox; says whether it was running."""
-        running = await self._store.write(rows.set_deadline, sandbox_id, deadline_at)
+        event = self._events.of(
+            by, "sandbox.deadline", target=sandbox_id, detail={"deadline_at": deadline_at.isoformat()}
+        )
+        running = await self._store.write(_set_deadline, sandbox_id, deadline_at, event if by else None)
+        self._events.written()
         record = self._live.get(sandbox_id)
         if running and record is not None:
             self._remember(replace(record, sandbox=replace(record.sandbox, deadline_at=deadline_at)))
         return running
 
-    async def advance(self, sandbox_id: str, note: Note, *, deadline_at: datetime | None = None) -> Sandbox | None:
+    async def advance(
+        self, sandbox_id: str, note: Note, *, deadline_at: datetime | None = None, by: Principal | None = None
+    ) -> Sandbox | None:
         """Write what happened on record and return what is known then.
 
         A trigger that has no meaning in the present state (a second kill, a death after the end) changes nothing. The
@@ -95,13 +139,18 @@ class Ledger:
             after = self._after(before, note, deadline_at)
             if after == before:
                 return before
-            if await self._store.write(rows.move, sandbox_id, before.state, after.state, _changes(before, after)):
+            if await self._store.write(_move, record, after, self._event(record, after, note, by)):
                 break
             record = None  # what was in memory is no longer so: ask the database
         self._remember(replace(record, sandbox=after))
+        self._events.written()
         if after.state in FINAL:
             self._metrics.sandbox_ends.labels(after.end_reason or "").inc()
         return after
+
+    def _event(self, record: Record, after: Sandbox, note: Note, by: Principal | None) -> Event:
+        detail = {"trigger": note.trigger.value, "reason": after.end_reason or "", "detail": after.end_detail}
+        return self._events.of(by, f"sandbox.{after.state}", owner=record.owner, target=after.id, detail=detail)
 
     def _remember(self, record: Record) -> None:
         if record.sandbox.state in FINAL:
@@ -112,14 +161,44 @@ class Ledger:
     def _after(self, sandbox: Sandbox, note: Note, deadline_at: datetime | None) -> Sandbox:
         now = self._clock.now()
         state = lifecycle.advance(sandbox.state, note.trigger)
-        if note.trigger is Trigger.STARTED and state is State.RUNNING:
-            sandbox = replace(sandbox, started_at=now, deadline_at=deadline_at or sandbox.deadline_at)
+        if state is State.RUNNING:
+            started_at = sandbox.started_at or now
+            sandbox = replace(sandbox, started_at=started_at, deadline_at=deadline_at or sandbox.deadline_at)
         if note.reason is not None and sandbox.end_reason is None:
-            detail = note.detail[: limits.END_DETAIL_CHARS_MAX]
+            detail = cleaned(note.detail, limits.END_DETAIL_CHARS_MAX)
             sandbox = replace(sandbox, end_reason=note.reason, end_detail=detail)
         if state in FINAL:
             sandbox = replace(sandbox, ended_at=now)
         return replace(sandbox, state=state)
+
+
+def _move(connection: Connection, record: Record, after: Sandbox, event: Event) -> bool:
+    """A step of the lifecycle, its event, and the meter of a sandbox that begins to run: all or nothing."""
+    before = record.sandbox
+    if not rows.move(connection, before.id, before.state, after.state, _changes(before, after)):
+        return False
+    if after.state is not before.state:
+        event_rows.add(connection, event)
+    if after.state is State.RUNNING and before.state is not State.RUNNING:
+        usage.open_meter(connection, after.id, record.owner, event.at)
+    elif after.state is State.PAUSED:
+        usage.close_meter(connection, after.id, None, event.at)
+    return True
+
+
+def _set_deadline(connection: Connection, sandbox_id: str, deadline_at: datetime, event: Event | None) -> bool:
+    running = rows.set_deadline(connection, sandbox_id, deadline_at)
+    if running and event is not None:
+        event_rows.add(connection, event)
+    return running
+
+
+def _by_own_words(connection: Connection, owner: str, reference: str) -> Record | None:
+    if len(reference) <= limits.NAME_CHARS_MAX:
+        named = rows.by_live_name(connection, owner, reference)
+        if named is not None:
+            return named
+    return rows.by_external_id(connection, owner, reference)
 
 
 def _changes(before: Sandbox, after: Sandbox) -> dict[str, Any]:

@@ -2,7 +2,11 @@
 
 on record   on the node    then
 running     there          keep it
-running     missing        failed (runtime_died)
+running     missing        failed (runtime_died); the same for standby, pausing, paused and resuming
+pausing     there          running: the pause was cut short
+pausing     paused         paused
+resuming    there          running
+resuming    paused         paused: the resume was cut short
 creating    either         destroy; failed (start_failed): nobody waits for it any more
 ending      either         destroy; killed
 ended       there          destroy
@@ -40,8 +44,33 @@ LOST = Note(Trigger.DIED, EndReason.RUNTIME_DIED, "it did not survive a stop of 
 CUT_SHORT = Note(Trigger.START_FAILED, EndReason.START_FAILED, "the server stopped while it was being created")
 
 
+def settled(state: State, present: bool, paused: bool) -> tuple[Note, ...]:
+    """What the record has to learn about a sandbox that sleeps, or was on its way there or back; pure."""
+    if paused:
+        return tuple(Note(trigger) for trigger in _ASLEEP.get(state, ()))
+    if present:
+        return tuple(Note(trigger) for trigger in _AWAKE.get(state, ()))
+    return ()
+
+
+_ASLEEP = {
+    State.RUNNING: (Trigger.PAUSE_ASKED, Trigger.PAUSED),
+    State.STANDBY: (Trigger.PAUSE_ASKED, Trigger.PAUSED),
+    State.PAUSING: (Trigger.PAUSED,),
+    State.RESUMING: (Trigger.RESUME_FAILED,),
+}
+_AWAKE = {
+    State.PAUSING: (Trigger.PAUSE_FAILED,),
+    State.RESUMING: (Trigger.RESUMED,),
+    State.PAUSED: (Trigger.RESUME_ASKED, Trigger.RESUMED),
+}
+
+
 def plan(live: Mapping[str, State], present: frozenset[str]) -> list[Action]:
-    """What makes record and node agree again. `live` are the sandboxes that have not ended, by the record."""
+    """What makes record and node agree again. `live` are the sandboxes that have not ended, by the record.
+
+    `present` are those that the node has, awake or asleep.
+    """
     actions = []
     for sandbox_id, state in live.items():
         if state is State.CREATING:

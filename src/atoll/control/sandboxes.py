@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 
 import anyio
 import structlog
 
 from atoll.control import reconcile
+from atoll.control.attempts import Attempt, Attempts
 from atoll.control.authz import Principal
 from atoll.control.clock import Clock
 from atoll.control.deadlines import Deadlines
 from atoll.control.ledger import Ledger
+from atoll.control.policies import Policies
 from atoll.control.reconcile import GONE, Action, Note
+from atoll.control.sources import Sources
+from atoll.control.store.creates import Allowance, Once
 from atoll.control.store.moments import to_us
 from atoll.control.store.sandboxes import Filter, Position
 from atoll.control.teardown import Teardown
+from atoll.control.turnstile import Turnstile
+from atoll.control.usage import Metering
 from atoll.model import ids, limits
-from atoll.model.errors import AtollError, Conflict, InvalidArgument, NotFound
+from atoll.model.errors import AtollError, Conflict, InvalidArgument, NotFound, Unavailable
 from atoll.model.lifecycle import FINAL, EndReason, State, Trigger
-from atoll.model.sandbox import Sandbox, SandboxSpec, check_timeout
+from atoll.model.sandbox import Sandbox, SandboxSpec, check_timeout, hostname_of
 from atoll.telemetry import Metrics
 from atoll.wire.node import NodePort, SandboxOrder, SandboxStarted
 
 log = structlog.get_logger(__name__)
+
+REPEATED = "repeat"
+"""The way of a create that gave back what an earlier one with the same key had made."""
 
 _CURSOR = re.compile(r"(\d{1,19}):([a-z0-9]+)")
 
@@ -39,6 +51,8 @@ class Page:
 
     items: list[Sandbox]
     next: str | None
+    total: int | None = None
+    """How many there are on all pages, if that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,45 +63,81 @@ class Query:
     template: str | None = None
     name: str | None = None
     metadata: Mapping[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """A creation in progress: how to stop it, and when it has stopped."""
-
-    scope: anyio.CancelScope
-    finished: anyio.Event
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    count: bool = False
 
 
 class Sandboxes:
     """What can be done with sandboxes."""
 
     def __init__(
-        self, ledger: Ledger, teardown: Teardown, deadlines: Deadlines, node: NodePort, clock: Clock, metrics: Metrics
+        self,
+        ledger: Ledger,
+        teardown: Teardown,
+        deadlines: Deadlines,
+        metering: Metering,
+        node: NodePort,
+        clock: Clock,
+        metrics: Metrics,
+        policies: Policies,
+        attempts: Attempts,
+        sources: Sources,
     ) -> None:
+        self._policies = policies
+        self._metering = metering
         self._ledger = ledger
         self._teardown = teardown
         self._deadlines = deadlines
         self._node = node
         self._clock = clock
         self._metrics = metrics
-        self._attempts: dict[str, _Attempt] = {}
+        self._attempts = attempts.by_sandbox
+        self._sources = sources
+        self._turnstile = Turnstile(limits.CREATES_AT_ONCE, limits.CREATES_WAITING_MAX)
         self._templates: frozenset[str] = frozenset()
 
-    async def create(self, principal: Principal, spec: SandboxSpec) -> tuple[Sandbox, SandboxStarted]:
-        """Make a sandbox. It is on record before the node hears of it; an error leaves only that it failed."""
+    async def create(self, principal: Principal, spec: SandboxSpec, key: str = "") -> tuple[Sandbox, SandboxStarted]:
+        """Make a sandbox. It is on record before the node hears of it; an error leaves only that it failed.
+
+        With a key, a second create of the same does not make a second sandbox: it gives back the first one.
+        """
         spec.checked()
-        await self._check_template(spec.template)
+        once = once_of(key, spec) if key else None
+        spec = await self._sources.settled(principal.owner, spec)
+        if spec.snapshot_id is None:
+            await self._check_template(spec.template)
+        await self._policies.check(principal.owner, spec.policy, spec.secrets)
         sandbox = self._new(spec)
-        await self._ledger.add(principal.owner, sandbox)
+        allowance = Allowance(principal.tenant_quota, principal.key_quota, self._metering.prices)
+        earlier = await self._ledger.add(principal, sandbox, allowance, once)
+        if earlier is not None:
+            return await self._wait_made(principal, earlier.id), SandboxStarted(earlier.id, {}, way=REPEATED)
         begun = time.monotonic()
         outcome = "failed"
         try:
-            result = await self._attempt(sandbox, spec)
-            outcome = "started"
+            result = await self._attempt(principal.owner, sandbox, spec)
+            outcome = result[1].way
         finally:
             self._metrics.sandbox_create_s.labels(outcome).observe(time.monotonic() - begun)
         return result
+
+    async def _wait_made(self, principal: Principal, sandbox_id: str) -> Sandbox:
+        """A sandbox that another request makes, once that is done."""
+        with anyio.fail_after(limits.IDEMPOTENCY_WAIT_S_MAX):
+            while (found := await self._ledger.find(principal.owner, sandbox_id)).state is State.CREATING:
+                attempt = self._attempts.get(sandbox_id)
+                if attempt is not None and not attempt.finished.is_set():
+                    await attempt.finished.wait()
+                else:  # another process is at work on it, or its failure is just being put on record
+                    await anyio.sleep(limits.IDEMPOTENCY_LOOK_S)
+        if found.end_reason is EndReason.START_FAILED:
+            raise Unavailable(
+                f"the first create with this key failed: {found.end_detail}",
+                code="start_failed",
+                hint="Try again: the key is free for another attempt.",
+            )
+        return found
 
     async def find(self, principal: Principal, reference: str) -> Sandbox:
         return await self._ledger.find(principal.owner, reference)
@@ -96,18 +146,27 @@ class Sandboxes:
         """One page, newest first. A cursor is a place in the order: pages stay stable while sandboxes come and go."""
         if not 1 <= items_max <= limits.PAGE_ITEMS_MAX:
             raise InvalidArgument(f"limit is not between 1 and {limits.PAGE_ITEMS_MAX}", code="invalid_query")
-        wanted = Filter(principal.owner, query.states, query.template, query.name, query.metadata)
+        wanted = Filter(
+            principal.owner,
+            query.states,
+            query.template,
+            query.name,
+            query.metadata,
+            query.created_after,
+            query.created_before,
+        )
         after = None if cursor is None else cursor_decode(cursor)
         items = await self._ledger.page(wanted, after, items_max + 1)
         more = len(items) > items_max
         items = items[:items_max]
-        return Page(items, cursor_encode(items[-1]) if more else None)
+        total = await self._ledger.count(wanted) if query.count else None
+        return Page(items, cursor_encode(items[-1]) if more else None, total)
 
     async def set_deadline(self, principal: Principal, reference: str, timeout_s: float) -> Sandbox:
         """Move the deadline to so many seconds from now, further away or nearer."""
         deadline_at = self._clock.now() + check_timeout(timeout_s)
         sandbox = await self._ledger.find(principal.owner, reference)
-        if not await self._ledger.set_deadline(sandbox.id, deadline_at):
+        if not await self._ledger.set_deadline(sandbox.id, deadline_at, principal):
             raise not_running(await self._ledger.find(principal.owner, sandbox.id))
         self._deadlines.note(deadline_at)
         return replace(sandbox, deadline_at=deadline_at)
@@ -118,38 +177,64 @@ class Sandboxes:
         if sandbox.state in FINAL:
             return sandbox
         with anyio.move_on_after(limits.KILL_WAIT_S_MAX):
-            await (await self._end(sandbox.id, reason)).wait()
+            await (await self._end(sandbox.id, reason, principal)).wait()
         return await self._ledger.find(principal.owner, sandbox.id)
+
+    async def discard(self, principal: Principal, sandbox_id: str) -> None:
+        """End a sandbox that nobody will ask for again: it is on record as ending, and goes in its own time."""
+        await self._end(sandbox_id, EndReason.KILLED_BY_USER, principal)
 
     async def drain(self) -> None:
         """End every sandbox, because the server is to stop for good."""
         for sandbox in await self._ledger.live():
-            await self._end(sandbox.id, EndReason.SERVER_DRAINED)
+            if sandbox.state is not State.PAUSED:  # of those nothing runs
+                await self._end(sandbox.id, EndReason.SERVER_DRAINED)
         await self._teardown.wait_idle()
+
+    async def end_spent(self, sandbox_id: str) -> None:
+        """End a sandbox because its budget, or its tenant's, is spent."""
+        await self._end(sandbox_id, EndReason.BUDGET_SPENT)
+
+    async def end_all_of(self, owner: str) -> None:
+        """End every sandbox of a tenant that is being removed."""
+        for sandbox in await self._ledger.live(owner):
+            await self._end(sandbox.id, EndReason.TENANT_REMOVED)
 
     async def reconcile(self) -> None:
         """Make record and node agree, once, at start."""
+        present, paused = self._node.sandbox_ids(), self._node.paused_ids()
+        for sandbox in await self._ledger.live():
+            for note in reconcile.settled(sandbox.state, sandbox.id in present, sandbox.id in paused):
+                deadline_at = self._clock.now() + check_timeout(sandbox.timeout_s)
+                await self._ledger.advance(sandbox.id, note, deadline_at=deadline_at)
         live = {sandbox.id: sandbox.state for sandbox in await self._ledger.live()}
-        actions = reconcile.plan(live, self._node.sandbox_ids())
+        actions = reconcile.plan(live, present | paused)
         for action in actions:
             self._teardown.begin(action)
         if actions:
             log.info("reconciled", kept=len(live) - sum(a.sandbox_id in live for a in actions), ended=len(actions))
 
     async def watch_deadlines(self) -> None:
-        await _forever(self._deadlines.step)
+        await forever(self._deadlines.step)
+
+    async def watch_usage(self) -> None:
+        async def step() -> None:
+            await self._metering.step(self.end_spent)
+
+        await forever(step)
 
     async def watch_deaths(self) -> None:
-        await _forever(self._bury)
+        await forever(self._bury)
 
     async def _bury(self) -> None:
         died = await self._node.wait_death()
         log.warning("sandbox_died", sandbox_id=died.sandbox_id, reason=died.reason, detail=died.detail)
         self._teardown.begin(Action(died.sandbox_id, first=Note(Trigger.DIED, died.reason, died.detail), last=GONE))
 
-    async def _end(self, sandbox_id: str, reason: EndReason) -> anyio.Event:
+    async def _end(self, sandbox_id: str, reason: EndReason, by: Principal | None = None) -> anyio.Event:
         """Put the end on record and begin it; the event is set when it is complete."""
-        sandbox = await self._ledger.advance(sandbox_id, Note(Trigger.KILL_ASKED, reason))
+        note = Note(Trigger.KILL_ASKED, reason, f"by the key {by.key_id}" if by else "")
+        sandbox = await self._ledger.advance(sandbox_id, note, by=by)
         if sandbox is None or sandbox.state in FINAL:
             ended = anyio.Event()
             ended.set()
@@ -159,11 +244,11 @@ class Sandboxes:
             attempt.scope.cancel()
         return self._teardown.begin(Action(sandbox_id, last=GONE), attempt.finished if attempt else None)
 
-    async def _attempt(self, sandbox: Sandbox, spec: SandboxSpec) -> tuple[Sandbox, SandboxStarted]:
-        attempt = self._attempts[sandbox.id] = _Attempt(anyio.CancelScope(), anyio.Event())
+    async def _attempt(self, owner: str, sandbox: Sandbox, spec: SandboxSpec) -> tuple[Sandbox, SandboxStarted]:
+        attempt = self._attempts[sandbox.id] = Attempt(anyio.CancelScope(), anyio.Event())
         try:
             with attempt.scope:
-                return await self._start(sandbox, spec)
+                return await self._start(owner, sandbox, spec)
             raise _killed_early()
         except BaseException as error:
             await self._give_up(sandbox.id, error, attempt)
@@ -172,23 +257,31 @@ class Sandboxes:
             del self._attempts[sandbox.id]
             attempt.finished.set()
 
-    async def _start(self, sandbox: Sandbox, spec: SandboxSpec) -> tuple[Sandbox, SandboxStarted]:
+    async def _start(self, owner: str, sandbox: Sandbox, spec: SandboxSpec) -> tuple[Sandbox, SandboxStarted]:
         order = SandboxOrder(
             sandbox_id=sandbox.id,
             template=spec.template,
             resources=spec.resources,
             env=spec.env,
-            hostname=spec.name or "sandbox",
+            hostname=hostname_of(sandbox),
+            image=spec.snapshot_id or "",
+            memory=spec.memory,
+            volumes=spec.volumes,
         )
-        started = await self._node.sandbox_create(order)
+        async with self._turnstile.turn(owner):
+            await self._policies.begin(owner, sandbox.id, spec.policy, spec.secrets)
+            if spec.network_of is not None:
+                await self._policies.copy(owner, spec.network_of, sandbox.id)
+            started = await self._node.sandbox_create(order)
         deadline_at = self._clock.now() + check_timeout(spec.timeout_s)
         known = await self._ledger.advance(sandbox.id, Note(Trigger.STARTED), deadline_at=deadline_at)
         if known is None or known.state is not State.RUNNING:
             raise _killed_early()
-        self._deadlines.note(deadline_at)
+        self._deadlines.note_running(known)
+        self._metering.note(spec.budget)
         return known, started
 
-    async def _give_up(self, sandbox_id: str, error: BaseException, attempt: _Attempt) -> None:
+    async def _give_up(self, sandbox_id: str, error: BaseException, attempt: Attempt) -> None:
         """Record why there is no sandbox and have the rest removed; for a caller who has gone away too."""
         why = error.message if isinstance(error, AtollError) else "its creation was interrupted"
         note = Note(Trigger.START_FAILED, EndReason.START_FAILED, why)
@@ -224,7 +317,30 @@ class Sandboxes:
             ended_at=None,
             end_reason=None,
             end_detail="",
+            external_id=spec.external_id,
+            on_deadline=spec.on_deadline,
+            budget=spec.budget,
+            timeout_s=spec.timeout_s,
+            idle_timeout_s=spec.idle_timeout_s,
+            auto_resume=spec.auto_resume,
+            volumes=spec.volumes,
+            snapshot_id=spec.snapshot_id,
         )
+
+
+def once_of(key: str, spec: SandboxSpec) -> Once:
+    """A caller's key for one create, with what it stands for. Two specs are the same if all of their values are."""
+    if len(key) > limits.IDEMPOTENCY_KEY_CHARS_MAX or not key.isascii() or not key.isprintable():
+        raise InvalidArgument(
+            "this cannot be an idempotency key",
+            code="invalid_idempotency_key",
+            hint=f"At most {limits.IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters; a UUID is fine.",
+        )
+    text = json.dumps(asdict(spec), sort_keys=True, default=sorted)  # what JSON does not know here are sets
+    return Once(key, hashlib.sha256(text.encode("ascii")).hexdigest())
+
+
+_HINTS = {State.PAUSED: "Resume it first.", State.STANDBY: "Wake it with any call."}
 
 
 def not_running(sandbox: Sandbox) -> Conflict:
@@ -233,23 +349,33 @@ def not_running(sandbox: Sandbox) -> Conflict:
     return Conflict(
         f"the sandbox is {sandbox.state}{why}, not running",
         code="not_running",
-        hint="Create a new one." if sandbox.state in FINAL else "Wait until it runs.",
+        hint=_HINTS.get(sandbox.state, "Create a new one." if sandbox.state in FINAL else "Wait until it runs."),
     )
 
 
 def cursor_encode(last: Sandbox) -> str:
     """A cursor that stands after this sandbox."""
-    text = f"{to_us(last.created_at)}:{last.id}"
+    return cursor_text(last.created_at, last.id)
+
+
+def cursor_text(created_at: datetime, last_id: str) -> str:
+    """A cursor that stands after something that was made at that moment."""
+    text = f"{to_us(created_at)}:{last_id}"
     return base64.urlsafe_b64encode(text.encode("ascii")).decode("ascii").rstrip("=")
 
 
 def cursor_decode(cursor: str) -> Position:
+    return cursor_read(cursor, ids.SANDBOX)
+
+
+def cursor_read(cursor: str, kind: str) -> Position:
+    """The place that a cursor stands for, in a list of things with this kind of id."""
     try:
         text = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4)).decode("ascii")
     except ValueError:
         text = ""
     match = _CURSOR.fullmatch(text)
-    if match is None or not ids.is_id(ids.SANDBOX, match[2]):
+    if match is None or not ids.is_id(kind, match[2]):
         raise InvalidArgument("this is not a cursor", code="invalid_cursor", hint="Use `next` of an earlier page.")
     return Position(min(int(match[1]), 2**63 - 1), match[2])
 
@@ -258,7 +384,7 @@ def _killed_early() -> Conflict:
     return Conflict("the sandbox was killed while it was being created", code="killed")
 
 
-async def _forever(step: Callable[[], Awaitable[None]]) -> None:
+async def forever(step: Callable[[], Awaitable[None]]) -> None:
     """Repeat a step; an error of one round is reported and does not end the loop."""
     while True:
         try:

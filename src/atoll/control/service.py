@@ -4,69 +4,107 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 import anyio
 
 from atoll.control import guests
+from atoll.control.accounts import Accounts
 from atoll.control.authz import Principal as Principal
 from atoll.control.clock import Clock
-from atoll.control.deadlines import Deadlines
 from atoll.control.guests import Guest as Guest
-from atoll.control.keys import Keys
-from atoll.control.ledger import Ledger
+from atoll.control.keys import KeySpec
+from atoll.control.options import DEFAULT_OPTIONS, ControlOptions
+from atoll.control.parts import Keyring as Keyring
+from atoll.control.parts import Parts
+from atoll.control.policies import Lists
+from atoll.control.policies import Network as Network
+from atoll.control.rates import Allowed as Allowed
+from atoll.control.sandboxes import REPEATED as REPEATED
 from atoll.control.sandboxes import Page as Page
 from atoll.control.sandboxes import Query as Query
-from atoll.control.sandboxes import Sandboxes
+from atoll.control.snapshots import SnapshotSpec as SnapshotSpec
 from atoll.control.store.engine import Store
-from atoll.control.teardown import Teardown
 from atoll.model.sandbox import Sandbox, SandboxSpec
 from atoll.model.template import Template
 from atoll.telemetry import Metrics
-from atoll.wire.node import NodePort, NodeStatus, SandboxStarted
+from atoll.wire.node import (
+    NodePort,
+    NodeStatus,
+    SandboxStarted,
+    SeriesPoint,
+)
+from atoll.wire.signed import FileGrant
 
 
 class Control:
     """Decides what exists and who may do what. `open` makes one and keeps its loops running."""
 
-    def __init__(self, sandboxes: Sandboxes, keys: Keys, ledger: Ledger, node: NodePort, metrics: Metrics) -> None:
-        self._sandboxes = sandboxes
-        self._keys = keys
-        self._ledger = ledger
-        self._node = node
-        self.metrics = metrics
+    def __init__(self, parts: Parts) -> None:
+        self.states = parts.states
+        self.snapshots = parts.snapshots
+        self.volumes = parts.volumes
+        self.policies = parts.policies
+        self.secrets = parts.policies.secrets
+        self.metrics = parts.metrics
+        self.ingress = parts.ingress
+        self.accounts = parts.accounts
+        self.tickets = parts.tickets
+        self.watchers = parts.watchers
+        self._sandboxes = parts.sandboxes
+        self._keys = parts.accounts.keys
+        self._ledger = parts.ledger
+        self._node = parts.node
+        self._file_urls = parts.file_urls
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, store: Store, node: NodePort, clock: Clock, metrics: Metrics, key_path: Path | None = None
+        cls,
+        store: Store,
+        node: NodePort,
+        clock: Clock,
+        metrics: Metrics,
+        key_path: Path | None = None,
+        *,
+        keyring: Keyring | None = None,
+        egress_lists: Lists | None = None,
+        options: ControlOptions = DEFAULT_OPTIONS,
     ) -> AsyncIterator[Control]:
         """Control over one node, with record and node made to agree. Leaving it stops the loops and no sandbox."""
-        ledger = Ledger(store, clock, metrics)
-        keys = Keys(store, clock)
+        accounts = Accounts.make(store, node, clock, metrics, options)
         if key_path is not None:
-            await keys.ensure_first(key_path)
+            await accounts.keys.ensure_first(key_path)
         async with anyio.create_task_group() as tasks:
-            teardown = Teardown(ledger, node, tasks)
-            deadlines = Deadlines(ledger, teardown, clock)
-            sandboxes = Sandboxes(ledger, teardown, deadlines, node, clock, metrics)
-            await sandboxes.reconcile()
-            tasks.start_soon(sandboxes.watch_deaths)
-            tasks.start_soon(sandboxes.watch_deadlines)
+            parts = Parts.join(store, node, clock, metrics, accounts, tasks, keyring or Keyring(), egress_lists)
+            await parts.reconcile()
+            parts.begin(tasks)
             try:
-                yield cls(sandboxes, keys, ledger, node, metrics)
+                yield cls(parts)
             finally:
                 tasks.cancel_scope.cancel()
+                await accounts.close()
 
     async def authenticate(self, key: str) -> Principal:
         return await self._keys.authenticate(key)
 
-    async def key_create(self, owner: str, name: str) -> str:
-        """A new key, shown this once."""
-        return (await self._keys.create(owner, name))[1]
+    def request_admit(self, principal: Principal) -> Allowed | None:
+        """Count a request of this caller; LimitExceeded if its rate is used up."""
+        return self.accounts.rates.take(principal)
 
-    async def sandbox_create(self, principal: Principal, spec: SandboxSpec) -> tuple[Sandbox, SandboxStarted]:
-        return await self._sandboxes.create(principal, spec)
+    async def key_create(self, owner: str, name: str) -> str:
+        """A new key with all scopes, shown this once; for a tenant that is made if there is none."""
+        await self.accounts.tenants.ensure(owner)
+        return (await self._keys.create(None, owner, KeySpec(name)))[1]
+
+    async def tenant_remove(self, principal: Principal, tenant: str) -> None:
+        await self.accounts.tenants.remove(principal, tenant, self._sandboxes.end_all_of)
+
+    async def sandbox_create(
+        self, principal: Principal, spec: SandboxSpec, key: str = ""
+    ) -> tuple[Sandbox, SandboxStarted]:
+        return await self._sandboxes.create(principal, spec, key)
 
     async def sandbox_get(self, principal: Principal, reference: str) -> Sandbox:
         return await self._sandboxes.find(principal, reference)
@@ -80,16 +118,42 @@ class Control:
     async def sandbox_kill(self, principal: Principal, reference: str) -> Sandbox:
         return await self._sandboxes.kill(principal, reference)
 
+    @asynccontextmanager
+    async def evaluation(self, principal: Principal, spec: SandboxSpec) -> AsyncIterator[Guest]:
+        """The inside of a sandbox that lives as long as the block; its end is not waited for."""
+        sandbox = (await self.sandbox_create(principal, spec))[0]
+        try:
+            yield await self.guest(principal, sandbox.id)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._sandboxes.discard(principal, sandbox.id)
+
+    async def sandbox_series(self, principal: Principal, reference: str) -> Sequence[SeriesPoint]:
+        """What a sandbox has used over the last hour, oldest first."""
+        return self._node.sandbox_series((await self._sandboxes.find(principal, reference)).id)
+
     async def guest(self, principal: Principal, reference: str) -> Guest:
         """The inside of a running sandbox; Conflict (not_running) says why there is none."""
-        return await guests.guest_of(principal, reference, self._ledger, self._node)
+        return await guests.guest_of(principal, reference, self._ledger, self._node, self.states.awake)
+
+    async def file_url(
+        self, principal: Principal, reference: str, method: str, path: str, user: str | None, expires_s: float | None
+    ) -> tuple[str, datetime]:
+        """The text of a signed address of one file, and when it ends."""
+        sandbox = await self._sandboxes.find(principal, reference)
+        return self._file_urls.sign(principal, sandbox.id, method, path, user, expires_s)
+
+    async def file_granted(self, text: str, method: str) -> tuple[Guest, FileGrant]:
+        """What a signed address opens: its sandbox, which must run, and the one file in it."""
+        grant = self._file_urls.verify(text, method)
+        return await self.guest(self._file_urls.principal(grant), grant.sandbox), grant
 
     async def templates(self, principal: Principal) -> Sequence[Template]:  # noqa: ARG002 - every owner sees the same
         return await self._node.templates()
 
-    async def sandbox_counts(self) -> dict[str, int]:
-        """How many sandboxes are on record, by state."""
-        return {state.value: count for state, count in (await self._ledger.count_by_state()).items()}
+    async def sandbox_counts(self, owner: str | None = None) -> dict[str, int]:
+        """How many sandboxes are on record, by state; of one tenant or of all."""
+        return {state.value: count for state, count in (await self._ledger.count_by_state(owner)).items()}
 
     def node_status(self) -> NodeStatus:
         return self._node.status()

@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 
 from atoll.control.ledger import Ledger
 from atoll.control.reconcile import Action
+from atoll.control.usage import Metering
 from atoll.model import limits
 from atoll.wire.node import NodePort
 
@@ -22,9 +23,10 @@ log = structlog.get_logger(__name__)
 class Teardown:
     """The jobs in progress, by sandbox."""
 
-    def __init__(self, ledger: Ledger, node: NodePort, tasks: TaskGroup) -> None:
+    def __init__(self, ledger: Ledger, node: NodePort, metering: Metering, tasks: TaskGroup) -> None:
         self._ledger = ledger
         self._node = node
+        self._metering = metering
         self._tasks = tasks
         self._jobs: dict[str, anyio.Event] = {}
 
@@ -61,6 +63,7 @@ class Teardown:
                 await self._ledger.advance(action.sandbox_id, action.first)
             if after is not None:
                 await after.wait()
+            await self._metering.last(action.sandbox_id)
             await self._node.sandbox_destroy(action.sandbox_id)
             if action.last is not None:
                 await self._ledger.advance(action.sandbox_id, action.last)

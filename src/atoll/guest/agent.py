@@ -14,13 +14,15 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from atoll.guest import identity, metrics, ports, processops, users
+from atoll.guest import contexts_ops, identity, metrics, mounting, networking, ports, processops, relay, shells, users
 from atoll.guest.channel import Channel
+from atoll.guest.contexts import Contexts
 from atoll.guest.failure import Disconnected, Refused
 from atoll.guest.memory import MemoryGuard
 from atoll.guest.params import Params
 from atoll.guest.processes import Table
 from atoll.guest.pump import Pump
+from atoll.guest.shells import Shells
 from atoll.guest.users import User
 from atoll.guest.workers import Workers
 from atoll.guest.zygote import Zygote
@@ -34,19 +36,27 @@ OPS: dict[str, Op] = {
     "ping": lambda _agent, _params, channel: channel.send_ok({}),
     "info": identity.info,
     "identity": identity.change,
+    "network": networking.change,
     "process.start": processops.start,
     "process.attach": processops.attach,
     "process.list": processops.list_all,
+    "process.show": processops.show,
     "process.signal": processops.send_signal,
     "process.stdin": processops.send_stdin,
     "process.resize": processops.resize,
     "process.wait": processops.wait,
     "process.output": processops.output,
+    "shell.run": shells.run,
+    "shell.interrupt": shells.interrupt,
     "ports.list": ports.list_all,
     "ports.wait": ports.wait,
     "ports.watch": ports.watch,
+    "ports.connect": relay.connect,
+    "sync": mounting.flush,
+    "volumes": mounting.bind_all,
     "metrics": metrics.report,
     "metrics.processes": metrics.report_processes,
+    **contexts_ops.OPS,
 }
 
 # File work that may burn CPU without end (a regular expression, an archive): in a process of its own, with a CPU limit.
@@ -74,6 +84,9 @@ class Agent:
         self.processes = Table(self.pump)
         self.workers = Workers(zygote, self.pump, self.processes.exited, settings.processes_max)
         self.processes.workers = self.workers
+        self.shells = Shells()
+        self.contexts = Contexts(self)
+        self.reseed.append(self.contexts.reseed)
         self.memory = MemoryGuard(self.workers.own_pids, self.processes)
         self._listener = socket.create_server((settings.address, settings.port), backlog=128)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # connections get them from here

@@ -13,10 +13,14 @@ import time
 from atoll.guest import users
 from atoll.guest.channel import Channel
 from atoll.guest.failure import Refused
-from atoll.guest.listing import describe
+from atoll.guest.listing import Describer
 from atoll.guest.params import Params, flag, integer, optional_integer, path, text
 from atoll.guest.users import User
 from atoll.model import limits
+
+
+def described(name: str, found: os.stat_result) -> Params:
+    return Describer().entry(name, found)
 
 
 def move(user: User, params: Params, channel: Channel) -> None:
@@ -32,7 +36,7 @@ def move(user: User, params: Params, channel: Channel) -> None:
         if error.errno != errno.EXDEV:
             raise OSError(error.errno, error.strerror, _blamed(source, target)) from None
         shutil.move(source, target)  # to another mount
-    channel.send_ok(describe(target, os.lstat(target)))
+    channel.send_ok(described(target, os.lstat(target)))
 
 
 def _blamed(source: str, target: str) -> str:
@@ -58,7 +62,7 @@ def copy(user: User, params: Params, channel: Channel) -> None:
             shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
         except shutil.Error as error:
             raise Refused("permission_denied", f"not all could be copied: {error.args[0][0][2]}") from None
-    channel.send_ok(describe(target, os.lstat(target)))
+    channel.send_ok(described(target, os.lstat(target)))
 
 
 def _copy_file(source: str, target: str) -> None:
@@ -111,7 +115,7 @@ def mkdir(user: User, params: Params, channel: Channel) -> None:
         mode = optional_integer(params, "mode", high=0o7777)
         if mode is not None:
             os.chmod(name, mode)
-    channel.send_ok({"created": not existed, **describe(name, os.stat(name))})
+    channel.send_ok({"created": not existed, **described(name, os.stat(name))})
 
 
 def chmod(user: User, params: Params, channel: Channel) -> None:
@@ -122,7 +126,7 @@ def chmod(user: User, params: Params, channel: Channel) -> None:
             full = os.path.join(folder, entry)
             if not os.path.islink(full):
                 os.chmod(full, mode)
-    channel.send_ok(describe(name, os.stat(name)))
+    channel.send_ok(described(name, os.stat(name)))
 
 
 def chown(user: User, params: Params, channel: Channel) -> None:
@@ -134,7 +138,7 @@ def chown(user: User, params: Params, channel: Channel) -> None:
     for folder, folders, files in os.walk(name) if flag(params, "recursive") else ():
         for entry in (*folders, *files):
             os.chown(os.path.join(folder, entry), uid, gid, follow_symlinks=False)
-    channel.send_ok(describe(name, os.lstat(name)))
+    channel.send_ok(described(name, os.lstat(name)))
 
 
 def _group(wanted: object) -> int:
@@ -151,7 +155,7 @@ def symlink(user: User, params: Params, channel: Channel) -> None:
     """`path` becomes a link that says `target`, word for word."""
     name, target = path(params, user.home), text(params, "target", chars_max=limits.PATH_BYTES_MAX - 1)
     os.symlink(target, name)
-    channel.send_ok(describe(name, os.lstat(name)))
+    channel.send_ok(described(name, os.lstat(name)))
 
 
 def touch(user: User, params: Params, channel: Channel) -> None:
@@ -159,7 +163,7 @@ def touch(user: User, params: Params, channel: Channel) -> None:
     os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644))
     now_ns = time.time_ns()
     os.utime(name, ns=(integer(params, "atime_ns", now_ns), integer(params, "mtime_ns", now_ns)))
-    channel.send_ok(describe(name, os.stat(name)))
+    channel.send_ok(described(name, os.stat(name)))
 
 
 def xattr_get(user: User, params: Params, channel: Channel) -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import select
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from atoll.guest.channel import Channel, parse
 from atoll.guest.failure import Disconnected, Refused, refusal
 from atoll.guest.params import Params, flag, integer
-from atoll.guest.processes import Process, signal_number
-from atoll.guest.pump import Pump
-from atoll.guest.ring import Follower
+from atoll.guest.processes import signal_number
+from atoll.guest.pump import Pump, Stream
+from atoll.guest.ring import Follower, Ring
 from atoll.guest.terminal import SIZE_MAX
 from atoll.model import limits
 from atoll.wire import framing
@@ -25,8 +26,25 @@ _KINDS = {"stdout": framing.STDOUT, "stderr": framing.STDERR}
 _POLL_MS = 30_000
 
 
+class Followed(Protocol):
+    """A process, or one command of a shell session."""
+
+    rings: dict[str, Ring]
+    streams: dict[str, Stream]
+    stdin_fd: int | None
+    exit: Params | None
+    on_finish: list[Callable[[], None]]
+
+    def write_stdin(self, data: bytes | memoryview) -> int: ...
+    def close_stdin(self, *, by_caller: bool = False) -> None: ...
+    def resize(self, cols: int, rows: int) -> None: ...
+    def signal(self, number: int, *, group: bool) -> None: ...
+
+
 class Following:
-    def __init__(self, channel: Channel, process: Process, pump: Pump, offsets: dict[str, int]) -> None:
+    def __init__(
+        self, channel: Channel, process: Followed, pump: Pump, offsets: dict[str, int], *, until_now: bool = False
+    ) -> None:
         self._socket = channel.socket
         self._process = process
         self._pump = pump
@@ -37,6 +55,7 @@ class Following:
         self._ended = False
         self._awake = False
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._now = {name: ring.end for name, ring in process.rings.items()} if until_now else None
         self._followers = {name: Follower(offsets.get(name, 0), self._wake) for name in process.rings}
 
     def _wake(self) -> None:
@@ -80,10 +99,10 @@ class Following:
     def _gather(self) -> None:
         """Take what is new from the rings; the end, when nothing can come any more."""
         exit_words = self._process.exit  # looked at first: after it is set, the final offsets do not move
-        done = exit_words is not None
+        done = exit_words is not None or self._now is not None
         for name, follower in self._followers.items():
             ring = self._process.rings[name]
-            final = exit_words[f"{name}_bytes"] if exit_words is not None else None
+            final = _final(name, exit_words, self._now)
             count = limits.PUMP_READ_BYTES if final is None else min(limits.PUMP_READ_BYTES, final - follower.position)
             if count <= 0:
                 continue
@@ -95,8 +114,8 @@ class Following:
             ring.advance(follower, begin + len(data))
             self._nudge(name)
             done = done and final is not None and follower.position >= final
-        if done and exit_words is not None:
-            self._outgoing.append(wire.control({"end": exit_words}))
+        if done:
+            self._outgoing.append(wire.control({"end": exit_words or {"running": True}}))
             self._ended = True
 
     def _event(self, kind: str, **value: Any) -> None:
@@ -190,3 +209,10 @@ class Following:
         if self._close_stdin:
             self._close_stdin = False
             self._process.close_stdin(by_caller=True)
+
+
+def _final(name: str, exit_words: Params | None, now: dict[str, int] | None) -> int | None:
+    """Where a stream ends for this follower; None as long as nobody knows."""
+    if exit_words is not None:
+        return int(exit_words[f"{name}_bytes"])
+    return now[name] if now is not None else None

@@ -64,6 +64,7 @@ def change(agent: Agent, params: Params, channel: Channel) -> None:
     agent.workers.set_processes_max(processes_max)
     agent.settings.user = user
     agent.env = dict(env)
+    agent.processes.forget_finished()
     for draw_again in agent.reseed:
         draw_again()
     agent.token_hash = token_hash

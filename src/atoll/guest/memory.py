@@ -44,6 +44,22 @@ def choose_victim(entries: Iterable[tree.Entry], spared: Collection[int]) -> tre
     return max(candidates, key=lambda entry: entry.memory_bytes, default=None)
 
 
+def pack_of(entries: Iterable[tree.Entry], victim: tree.Entry, spared: Collection[int]) -> list[tree.Entry]:
+    """The victim, and those of its session that are about as hungry: forked hogs fill memory faster than one by one."""
+    return [
+        entry
+        for entry in entries
+        if entry.pid == victim.pid
+        or (
+            entry.session == victim.session
+            and entry.pid > 1
+            and entry.pid not in spared
+            and entry.state not in ("Z", "X")
+            and entry.memory_bytes * 2 >= victim.memory_bytes
+        )
+    ]
+
+
 def read_meminfo() -> dict[str, int]:
     with open("/proc/meminfo", encoding="ascii") as file:
         return parse_meminfo(file.read(65536))
@@ -63,6 +79,7 @@ class MemoryGuard(threading.Thread):
         self._processes = processes
         self._read = read
         self._look = look
+        self._coming_back: list[tuple[float, int]] = []  # what was ended: until when to wait for its memory, and bytes
 
     def run(self) -> None:
         while True:
@@ -77,15 +94,23 @@ class MemoryGuard(threading.Thread):
         sizes = self._read()
         reserve = reserve_bytes(sizes.get("MemTotal", 0))
         available = sizes.get("MemAvailable", reserve + 1)
-        if available <= reserve:
-            self._end_hungriest()
+        now_s = time.monotonic()
+        self._coming_back = [(until_s, size) for until_s, size in self._coming_back if until_s > now_s]
+        if available + sum(size for _, size in self._coming_back) <= reserve:
+            self._end_hungriest(now_s + limits.MEMORY_GUARD_RETURN_S)
         return pause_s(available, reserve)
 
-    def _end_hungriest(self) -> None:
+    def _end_hungriest(self, until_s: float) -> None:
         entries = self._look()
-        victim = choose_victim(entries, self._own_pids())
-        if victim is None:
+        own = self._own_pids()
+        victim = choose_victim(entries, own)
+        if victim is None or victim.memory_bytes < limits.MEMORY_GUARD_VICTIM_BYTES_MIN:
             return
+        for hog in pack_of(entries, victim, own):
+            self._end(hog, entries)
+            self._coming_back.append((until_s, hog.memory_bytes))
+
+    def _end(self, victim: tree.Entry, entries: list[tree.Entry]) -> None:
         live = {process.pid: process for process in self._processes.all() if process.status is None}
         owner = tree.owner_of(entries, victim.pid, live)
         if owner is not None:

@@ -14,9 +14,8 @@ from atoll.guest.listing import walk
 from atoll.guest.params import Params, path, text, texts
 from atoll.guest.users import User
 from atoll.model import limits
+from atoll.model.files import ARCHIVE_FORMATS
 from atoll.wire import framing
-
-FORMATS = ("tar", "tar.gz", "zip")
 
 
 class FrameSink(io.RawIOBase):
@@ -49,8 +48,8 @@ def pack(user: User, params: Params, channel: Channel) -> None:
     """`path` and what is below it; or only `names` below it. Entries are named relative to it."""
     root = path(params, user.home)
     kind = text(params, "format", "tar")
-    if kind not in FORMATS:
-        raise Refused("invalid_argument", f"format is one of {', '.join(FORMATS)}")
+    if kind not in ARCHIVE_FORMATS:
+        raise Refused("invalid_argument", f"format is one of {', '.join(ARCHIVE_FORMATS)}")
     names = texts(params, "names")
     os.lstat(root)
     sink = FrameSink(channel)

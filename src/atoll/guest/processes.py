@@ -10,6 +10,7 @@ import fcntl
 import os
 import select
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -39,6 +40,9 @@ class Spec:
     timeout_s: float | None = None
     nice: int = 0
     bounds: dict[str, int] = field(default_factory=dict)
+    shell: bool = False  # a session: its standard input is a socket that commands come on
+    input_fd: int | None = None  # what it gets as its standard input; closed here once it has it
+    hidden: bool = False  # the sandbox's own, not one that a caller started
 
 
 class Process:
@@ -54,6 +58,7 @@ class Process:
         self.streams: dict[str, Stream] = {}
         self.stdin_fd: int | None = None
         self.stdin_lock = threading.Lock()
+        self.control: socket.socket | None = None  # of a session: commands in, their ends out
         self.timed_out = False
         self.oom = False
         self.status: int | None = None
@@ -71,6 +76,7 @@ class Process:
             "user": self.spec.user.name,
             "pty": self.spec.size is not None,
             "stdin": self.stdin_fd is not None,
+            "shell": self.spec.shell,
             "started_at": self.started_at,
             "stdout_offset": self.rings["stdout"].end,
             "stderr_offset": self.rings["stderr"].end if "stderr" in self.rings else 0,
@@ -231,6 +237,8 @@ class Table:
         except BaseException:
             for fd in own_fds:
                 os.close(fd)
+            if process.control is not None:
+                process.control.close()
             for ring in process.rings.values():
                 ring.release()
             raise
@@ -251,10 +259,15 @@ class Table:
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         own = [out_read, err_read]
-        if process.spec.stdin:
+        if process.spec.input_fd is not None:
+            stdin = process.spec.input_fd
+        elif process.spec.stdin:
             stdin, process.stdin_fd = os.pipe()
             os.set_blocking(process.stdin_fd, False)
             own.append(process.stdin_fd)
+        elif process.spec.shell:
+            process.control, theirs = socket.socketpair()
+            stdin = theirs.detach()
         else:
             stdin = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         for fd in (out_read, err_read):
@@ -292,7 +305,24 @@ class Table:
         threading.Thread(target=tree.end_tree, args=arguments, daemon=True).start()
 
     def kill(self, process: Process) -> None:
-        tree.kill_tree(process.pid, self.workers.own_pids())
+        self.signal_tree(process, signal.SIGKILL)
+
+    def signal_tree(self, process: Process, number: int) -> None:
+        """To the process, its session and all that descend from it; KILL until none is left."""
+        if number == signal.SIGKILL:
+            tree.kill_tree(process.pid, self.workers.own_pids())
+            return
+        for pid in tree.members(tree.snapshot(), process.pid) - self.workers.own_pids():
+            tree.send(pid, number)
+
+    def forget_finished(self) -> None:
+        """A sandbox that gets its owner starts with an empty table."""
+        with self._lock:
+            done = [process for process in self._by_id.values() if process.exit is not None]
+            for process in done:
+                del self._by_id[process.id]
+        for process in done:
+            self._pump.call(lambda process=process: self._forget(process))  # type: ignore[misc]
 
     def _make_room(self) -> None:
         with self._lock:

@@ -23,6 +23,7 @@ from atoll.guest.params import (
     texts,
 )
 from atoll.guest.processes import Process, Spec, signal_number
+from atoll.guest.shells import shell_argv
 from atoll.guest.terminal import SIZE_MAX
 from atoll.model import limits
 
@@ -34,6 +35,8 @@ _BOUNDS = ("cpu_s", "memory_bytes", "open_files", "file_bytes")
 
 def start(agent: Agent, params: Params, channel: Channel) -> None:
     process = agent.processes.start(_spec(agent, params))
+    if process.spec.shell:
+        agent.shells.add(agent, process)
     if flag(params, "detach"):
         channel.send_ok(process.describe())
         return
@@ -43,6 +46,9 @@ def start(agent: Agent, params: Params, channel: Channel) -> None:
 def attach(agent: Agent, params: Params, channel: Channel) -> None:
     process = agent.processes.find(params)
     offsets = {"stdout": integer(params, "stdout_offset", 0), "stderr": integer(params, "stderr_offset", 0)}
+    if "tail_bytes" in params:  # a screen is restored from the newest bytes; older ones have scrolled away
+        tail = integer(params, "tail_bytes")
+        offsets = {name: max(ring.start, ring.end - tail) for name, ring in process.rings.items()}
     _follow(agent, params, channel, process, "attached", offsets)
 
 
@@ -50,7 +56,8 @@ def _follow(
     agent: Agent, params: Params, channel: Channel, process: Process, kind: str, offsets: dict[str, int]
 ) -> None:
     try:
-        Following(channel, process, agent.pump, offsets).run({"type": kind, **process.describe(), "exit": None})
+        first = {"type": kind, **process.describe(), "exit": None, "offsets": offsets}
+        Following(channel, process, agent.pump, offsets, until_now=flag(params, "until_now")).run(first)
     except Disconnected:
         if flag(params, "kill_on_disconnect") and process.status is None:
             agent.processes.end(process)
@@ -63,7 +70,12 @@ def _spec(agent: Agent, params: Params) -> Spec:
     login = flag(params, "login")
     command = params.get("cmd")
     argv = texts(params, "argv")
+    session = flag(params, "shell")
     shell = users.command_shell(user)
+    if session:
+        if command is not None or argv or size or flag(params, "stdin"):
+            raise Refused("invalid_argument", "a session takes its commands later, and has neither terminal nor input")
+        argv, login = shell_argv(login), False
     if command is not None and argv:
         raise Refused("invalid_argument", "give argv or cmd, not both")
     if command is not None:
@@ -90,6 +102,7 @@ def _spec(agent: Agent, params: Params) -> Spec:
         timeout_s=seconds(params, "timeout_s"),
         nice=integer(params, "nice", 0, low=-20, high=19),
         bounds={name: integer(bounds, name, low=1) for name in bounds},
+        shell=session,
     )
 
 
@@ -112,7 +125,7 @@ def list_all(agent: Agent, params: Params, channel: Channel) -> None:
     batch: list[Params] = []
     count = 0
     for process in agent.processes.all():
-        if running_only and process.exit is not None:
+        if process.spec.hidden or (running_only and process.exit is not None):
             continue
         batch.append(process.describe())
         count += 1
@@ -122,6 +135,10 @@ def list_all(agent: Agent, params: Params, channel: Channel) -> None:
     if batch:
         channel.send_event("entries", {"entries": batch})
     channel.send_end({"count": count})
+
+
+def show(agent: Agent, params: Params, channel: Channel) -> None:
+    channel.send_ok(agent.processes.find(params).describe())
 
 
 def send_signal(agent: Agent, params: Params, channel: Channel) -> None:
@@ -137,7 +154,7 @@ def send_signal(agent: Agent, params: Params, channel: Channel) -> None:
         channel.send_ok({"pid": pid})
         return
     if flag(params, "tree"):
-        (agent.processes.kill if number == 9 else agent.processes.end)(process)
+        agent.processes.signal_tree(process, number)
     else:
         process.signal(number, group=flag(params, "group"))
     channel.send_ok({"pid": process.pid})

@@ -33,6 +33,9 @@ class Stream:
         self.on_change = on_change  # called in the pump's thread, after bytes or the end
         self.ended = False
         self.paused = False
+        self.resting = False
+        self.read_at_s = 0.0
+        self.small_reads = 0  # in a row, each soon after the one before
         self.settle_offset: int | None = None  # set when the program ended: what it wrote itself ends here
         os.set_blocking(fd, False)
 
@@ -136,9 +139,27 @@ class Pump(threading.Thread):
             data = b""  # EIO: the last holder of a terminal is gone
         if data:
             stream.ring.append(data)
+            self._rest_if_busy(stream, len(data))
         else:
             self.end(stream)
         stream.on_change()
+
+    def _rest_if_busy(self, stream: Stream, count: int) -> None:
+        """Let a program that writes little and often fill its pipe for a moment: each wake-up costs it and us more."""
+        now_s = time.monotonic()
+        soon = now_s - stream.read_at_s < limits.PUMP_REST_S
+        stream.read_at_s = now_s
+        stream.small_reads = stream.small_reads + 1 if soon and count < limits.PUMP_SMALL_BYTES else 0
+        if stream.small_reads >= limits.PUMP_SMALL_READS_MAX:
+            self._selector.unregister(stream.fd)
+            stream.resting = True
+            heapq.heappush(self._timers, (now_s + limits.PUMP_REST_S, next(self._numbers), lambda: self._wake(stream)))
+
+    def _wake(self, stream: Stream) -> None:
+        if stream.resting:
+            stream.resting = False
+            stream.read_at_s = time.monotonic()
+            self.add(stream)
 
     def end(self, stream: Stream) -> None:
         """Only in the pump's thread."""
@@ -146,6 +167,8 @@ class Pump(threading.Thread):
             stream.ended = True
             if stream.paused:
                 self._paused.discard(stream)
+            elif stream.resting:
+                stream.resting = False
             else:
                 self._selector.unregister(stream.fd)
             os.close(stream.fd)

@@ -19,33 +19,24 @@ from typing import IO
 
 from atoll.guest.channel import Channel
 from atoll.guest.failure import Refused
-from atoll.guest.packing import FORMATS
 from atoll.guest.params import Params, integer, path, text
 from atoll.guest.users import User
-from atoll.model import limits
+from atoll.model import files, limits
 
 _CHUNK_BYTES = 256 * limits.KIB
 
 
 def entry_parts(name: str) -> list[str]:
     """The folders and the name of an entry; refused if it is absolute or goes up. Empty for the root itself."""
-    if name.startswith("/") or "\0" in name:
-        raise Refused("unsafe_archive", f"an entry has an absolute name: {name[:256]!r}")
-    parts = [part for part in name.split("/") if part not in ("", ".")]
-    if ".." in parts:
-        raise Refused("unsafe_archive", f"an entry leads out of the folder: {name[:256]!r}")
-    if len(parts) > limits.TREE_DEPTH_MAX:
-        raise Refused("unsafe_archive", "an entry is too deep")
-    return parts
+    try:
+        return files.entry_parts(name)
+    except files.UnsafeName as error:
+        raise Refused("unsafe_archive", str(error)) from None
 
 
 def check_link(parts: list[str], target: str) -> None:
     """A link at `parts` may say `target` only if that stays inside, whatever other links the archive holds."""
-    steps = [step for step in target.split("/") if step not in ("", ".")]
-    ups = 0
-    while ups < len(steps) and steps[ups] == "..":
-        ups += 1
-    if target.startswith("/") or "\0" in target or ".." in steps[ups:] or ups > len(parts) - 1:
+    if not files.link_stays_inside(parts, target):
         raise Refused("unsafe_archive", f"a link leads out of the folder: {'/'.join(parts)[:256]!r}")
 
 
@@ -174,8 +165,8 @@ def unpack(user: User, params: Params, channel: Channel) -> None:
     root = path(params, user.home)
     kind = text(params, "format", "tar")
     bytes_max = integer(params, "bytes_max", limits.ARCHIVE_BYTES_MAX, low=1, high=limits.ARCHIVE_BYTES_MAX)
-    if kind not in FORMATS:
-        raise Refused("invalid_argument", f"format is one of {', '.join(FORMATS)}")
+    if kind not in files.ARCHIVE_FORMATS:
+        raise Refused("invalid_argument", f"format is one of {', '.join(files.ARCHIVE_FORMATS)}")
     os.makedirs(root, exist_ok=True)
     target = Target(root, bytes_max)
     source = FrameSource(channel.read_upload())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import re
 import select
 import stat as modes
 import struct
@@ -15,6 +17,7 @@ from atoll.guest.listing import walk
 from atoll.guest.params import Params, flag, path
 from atoll.guest.users import User
 from atoll.model import limits
+from atoll.wire import guest as wire
 
 _EVENT = struct.Struct("iIII")
 _IN_MODIFY, _IN_ATTRIB, _IN_CLOSE_WRITE = 0x2, 0x4, 0x8
@@ -30,6 +33,8 @@ _NAMES = {
     _IN_MOVED_FROM: "moved_from",
     _IN_MOVED_TO: "moved_to",
 }
+# What `writing` fills before it takes the place of a file: a reader of changes sees only the file.
+_TEMPORARY = re.compile(r"\.atoll-[0-9a-f]{16}")
 _MASK = sum(_NAMES) | _IN_DELETE_SELF | _IN_MOVE_SELF
 
 
@@ -62,6 +67,10 @@ class Inotify:
         self.folders: dict[int, str] = {}
 
     def add(self, folder: str) -> None:
+        if not os.access(
+            folder, os.R_OK, follow_symlinks=False
+        ):  # Linux asks for this right; the sandbox's kernel does not
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
         if len(self.folders) >= limits.WATCH_FOLDERS_MAX:
             raise Refused("too_large", f"more than {limits.WATCH_FOLDERS_MAX} folders to watch")
         watch = int(self._libc.inotify_add_watch(self.fd, os.fsencode(folder), _MASK | _IN_DONT_FOLLOW))
@@ -88,30 +97,80 @@ def watch(user: User, params: Params, channel: Channel) -> None:
         os.close(inotify.fd)
 
 
+class Outbox:
+    """Events on their way to a client who may be slow.
+
+    The kernel of a sandbox keeps changes without a bound, so they are always read, and here is the bound: what does not
+    fit is dropped, and the client is told so as soon as it has read what is before it.
+    """
+
+    def __init__(self, channel: Channel, root: str) -> None:
+        self._channel = channel
+        self._root = root
+        self._waiting = bytearray()
+        self._lost = False
+        channel.socket.setblocking(False)
+
+    def add(self, kind: str, value: Params) -> None:
+        if self._lost:
+            return
+        frame = wire.control({"event": {"type": kind, **value}})
+        if len(self._waiting) + len(frame) > limits.WATCH_WAITING_BYTES_MAX:
+            self._lost = True
+        else:
+            self._waiting += frame
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._waiting
+
+    def flush(self) -> None:
+        try:
+            while self._waiting:
+                del self._waiting[: self._channel.socket.send(self._waiting)]
+                if not self._waiting and self._lost:
+                    self._lost = False
+                    self.add("overflow", {"path": self._root})
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise Disconnected(str(error)) from error
+
+    def end(self) -> None:
+        """The last words, for which a client is waited for."""
+        self._channel.socket.settimeout(limits.TRANSFER_STALL_S_MAX)
+        self.flush()
+        self._channel.send_end({"reason": "removed"})
+
+
 class Watch:
     def __init__(self, root: str, inotify: Inotify, channel: Channel, *, recursive: bool) -> None:
         self._root = root
         self._inotify = inotify
         self._channel = channel
+        self._outbox = Outbox(channel, root)
         self._recursive = recursive
         self._moved: dict[int, str] = {}  # folders on their way from one name to another, by cookie
+        self._published: set[int] = set()  # cookies of complete files on their way to their names
 
     def run(self) -> None:
         self._inotify.add(self._root)
         if self._recursive:
             self._add_below(self._root, tell=False)
-        self._channel.send_event("watching", {"path": self._root, "folders": len(self._inotify.folders)})
+        self._outbox.add("watching", {"path": self._root, "folders": len(self._inotify.folders)})
         poll = select.poll()
         poll.register(self._inotify.fd, select.POLLIN)
-        poll.register(self._channel.socket, select.POLLIN)
         while True:
-            for fd, _ in poll.poll():
-                if fd != self._inotify.fd:
-                    raise Disconnected("the client left")
-                for change in parse_changes(os.read(fd, 64 * limits.KIB)):
-                    if not self._tell(change):
-                        self._channel.send_end({"reason": "removed"})
+            self._outbox.flush()
+            wanted = select.POLLIN if self._outbox.is_empty else select.POLLIN | select.POLLOUT
+            poll.register(self._channel.socket, wanted)
+            for fd, ready in poll.poll():
+                if fd == self._inotify.fd:
+                    if not all(self._tell(change) for change in parse_changes(os.read(fd, 64 * limits.KIB))):
+                        self._outbox.end()
                         return
+                elif ready & ~select.POLLOUT:
+                    raise Disconnected("the client left")
 
     def _add_below(self, folder: str, *, tell: bool) -> None:
         """Folders that appeared may hold more by now: what is in them is told as created, at worst twice."""
@@ -126,11 +185,11 @@ class Watch:
             pass
 
     def _send(self, kind: str, name: str, is_folder: bool, **more: object) -> None:
-        self._channel.send_event(kind, {"path": name, "directory": is_folder, **more})
+        self._outbox.add(kind, {"path": name, "directory": is_folder, **more})
 
     def _tell(self, change: Change) -> bool:
         if change.mask & _IN_Q_OVERFLOW:
-            self._channel.send_event("overflow", {"path": self._root})
+            self._outbox.add("overflow", {"path": self._root})
             return True
         folder = self._inotify.folders.get(change.watch)
         if folder is None:
@@ -139,7 +198,16 @@ class Watch:
             if change.mask & (_IN_IGNORED | _IN_UNMOUNT):
                 self._inotify.folders.pop(change.watch, None)
             return folder != self._root
+        if _TEMPORARY.fullmatch(change.name):
+            if change.mask & _IN_MOVED_FROM:
+                _forget_many(self._published)
+                self._published.add(change.cookie)
+            return True
         name = os.path.join(folder, change.name) if change.name else folder
+        if change.mask & _IN_MOVED_TO and change.cookie in self._published:
+            self._published.discard(change.cookie)
+            self._send("written", name, False)
+            return True
         is_folder = bool(change.mask & _IN_ISDIR)
         more = {"cookie": change.cookie} if change.cookie else {}
         self._send(
@@ -151,8 +219,7 @@ class Watch:
 
     def _follow_folder(self, change: Change, name: str) -> None:
         if change.mask & _IN_MOVED_FROM:
-            if len(self._moved) > 1024:
-                self._moved.clear()  # moved out of sight, all of them
+            _forget_many(self._moved)
             self._moved[change.cookie] = name
         elif change.mask & _IN_MOVED_TO and change.cookie in self._moved:
             self._inotify.rename(self._moved.pop(change.cookie), name)
@@ -162,3 +229,9 @@ class Watch:
                 self._add_below(name, tell=True)
             except FileNotFoundError:
                 pass  # gone again already
+
+
+def _forget_many(waiting: dict[int, str] | set[int]) -> None:
+    """First halves of moves whose second half did not come: moved out of sight, all of them."""
+    if len(waiting) > limits.WATCH_MOVES_MAX:
+        waiting.clear()

@@ -8,18 +8,23 @@ import stat as modes
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from atoll.guest.beside import BesideWriter, write_fully
 from atoll.guest.channel import Channel, parse
 from atoll.guest.failure import Refused
-from atoll.guest.listing import describe
-from atoll.guest.params import Params, flag, optional_integer, path
+from atoll.guest.listing import attributes, describe
+from atoll.guest.params import Params, flag, optional_integer, path, text
 from atoll.guest.users import User
+from atoll.model import limits
 from atoll.wire import framing
 
 _MODE_NEW = 0o644
 
 
 def write(user: User, params: Params, channel: Channel) -> None:
-    channel.send_ok(store(path(params, user.home), params, channel.read_upload()))
+    name = store(path(params, user.home), params, channel.read_upload())
+    value = describe(name, os.stat(name))
+    prefix = text(params, "xattr_prefix", "", chars_max=255)
+    channel.send_ok({**value, "xattrs": attributes(name, prefix)} if prefix else value)
 
 
 def write_many(user: User, params: Params, channel: Channel) -> None:
@@ -65,51 +70,83 @@ class _Frames:
                 raise Refused("invalid_argument", "an upload is control and INPUT frames")
 
 
-def store(name: str, params: Params, data: Iterable[bytes | memoryview]) -> Params:
-    """Put these bytes where `name` leads; what the file is afterwards."""
+def store(name: str, params: Params, data: Iterable[bytes | memoryview]) -> str:
+    """Put these bytes where `name` leads; where that is."""
     mode = optional_integer(params, "mode", high=0o7777)
     size = optional_integer(params, "size")
-    if flag(params, "parents", True):
-        os.makedirs(os.path.dirname(name), exist_ok=True)
-    name = os.path.realpath(name)  # a link stays a link: what it points to is replaced
-    old = _old(name)
+    if name.endswith("/"):
+        raise Refused("is_directory", f"{name}: names a directory")
+    name, old = _resolve(name)
     if flag(params, "exclusive") and old is not None:
         raise Refused("exists", f"{name}: exists")
+    if old is None and flag(params, "parents", True):
+        _make_folder(os.path.dirname(name))
     if flag(params, "append"):
-        _append(name, data, mode)
+        (_append if old is None or modes.S_ISREG(old.st_mode) else _add)(name, data, mode)
     elif not flag(params, "atomic", True) or (old is not None and not modes.S_ISREG(old.st_mode)):
         _in_place(name, data, mode)
     else:
         _replace(name, old, data, mode, size)
-    return describe(name, os.stat(name))
+    return name
 
 
-def _old(name: str) -> os.stat_result | None:
+def _make_folder(folder: str) -> None:
+    if not os.path.isdir(folder):
+        os.makedirs(folder, exist_ok=True)
+
+
+def _resolve(name: str) -> tuple[str, os.stat_result | None]:
+    """Where to write, and what is there now. A link stays a link: what it points to is replaced."""
     try:
-        found = os.stat(name)
+        found = os.lstat(name)
+        if modes.S_ISLNK(found.st_mode):
+            name = os.path.realpath(name)
+            found = os.stat(name)
     except FileNotFoundError:
-        return None
+        return name, None
     if modes.S_ISDIR(found.st_mode):
         raise Refused("is_directory", f"{name}: is a directory")
     if not (modes.S_ISREG(found.st_mode) or modes.S_ISCHR(found.st_mode)):
         raise Refused("invalid_argument", f"{name}: not a regular file")
     if not os.access(name, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
-    return found
+    return name, found
 
 
 def _write_all(fd: int, data: Iterable[bytes | memoryview]) -> int:
+    """In turn with the arrival for what is small; beside it, in a second thread, for what is large."""
     total = 0
-    for chunk in data:
-        rest = memoryview(chunk)
-        while len(rest):
-            rest = rest[os.write(fd, rest) :]
+    chunks = iter(data)
+    for chunk in chunks:
+        write_fully(fd, chunk)
         total += len(chunk)
+        if total >= limits.WRITE_BESIDE_BYTES:
+            with BesideWriter(fd) as writer:
+                for more in chunks:
+                    writer.add(more)
+                    total += len(more)
     return total
 
 
 def _append(name: str, data: Iterable[bytes | memoryview], mode: int | None) -> None:
-    """All or nothing here too: what was added is cut off again when it does not all fit."""
+    """All or nothing here too: what is to be added is complete, and there is room for it, before the file is touched.
+
+    Cutting it off again would not do: on a full disk even that fails (seen: btrfs over its quota truncates nothing).
+    """
+    try:
+        spool = _unnamed(os.path.dirname(name))
+    except PermissionError:
+        _add(name, data, mode)  # the file may be written, its folder may not: there is no other way
+        return
+    try:
+        size = _write_all(spool, data)
+        _check_room(os.path.dirname(name), size)
+        _add(name, _content(spool, size), mode)
+    finally:
+        os.close(spool)
+
+
+def _add(name: str, data: Iterable[bytes | memoryview], mode: int | None) -> None:
     fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, _MODE_NEW if mode is None else mode)
     try:
         before = os.fstat(fd).st_size
@@ -123,6 +160,34 @@ def _append(name: str, data: Iterable[bytes | memoryview], mode: int | None) -> 
             os.fchmod(fd, mode)
     finally:
         os.close(fd)
+
+
+def _unnamed(folder: str) -> int:
+    """A file that is gone when it is closed, whatever becomes of us."""
+    name = os.path.join(folder, f".atoll-{os.urandom(8).hex()}")
+    fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.unlink(name)
+    return fd
+
+
+def _check_room(folder: str, size: int) -> None:
+    """Room for so many bytes more, or the error that says that there is none."""
+    if size:
+        fd = _unnamed(folder)
+        try:
+            os.posix_fallocate(fd, 0, size)
+        finally:
+            os.close(fd)
+
+
+def _content(fd: int, size: int) -> Iterator[bytes]:
+    position = 0
+    while position < size:
+        data = os.pread(fd, min(size - position, limits.FRAME_BYTES_MAX), position)
+        if not data:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        position += len(data)
+        yield data
 
 
 def _in_place(name: str, data: Iterable[bytes | memoryview], mode: int | None) -> None:
@@ -142,8 +207,11 @@ def _replace(
 ) -> None:
     """Into a new file beside it, then over it, with the old one's owner and rights."""
     temporary = os.path.join(os.path.dirname(name), f".atoll-{os.urandom(8).hex()}")
+    rights = modes.S_IMODE(old.st_mode) if mode is None and old is not None else mode
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        # A new file has the usual rights from the start; one with rights of its own is ours alone until it is complete.
+        first = _MODE_NEW if rights is None else 0o600
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, first)
     except PermissionError:
         if old is None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name) from None
@@ -160,7 +228,8 @@ def _replace(
             total = _write_all(fd, data)
             if size is not None and total != size:
                 raise Refused("invalid_argument", f"{total} bytes came, {size} were announced")
-            os.fchmod(fd, mode if mode is not None else modes.S_IMODE(old.st_mode) if old is not None else _MODE_NEW)
+            if rights is not None:
+                os.fchmod(fd, rights)
         finally:
             os.close(fd)
         os.replace(temporary, name)

@@ -15,6 +15,7 @@ AtollError
 ├── DeadlineExceeded     504  it took too long
 ├── OutOfSpace           507  the sandbox's disk or the pool is full
 ├── CommandFailed             a command that was to be checked ended with an exit code other than 0 (raised by the SDK)
+├── CodeFailed                code that was to be checked failed (raised by the SDK)
 └── Internal             500  our bug, or a host that misbehaves
 
 `code` is stable and narrower than the class ("name_taken" is a Conflict). `hint` says what to do. `detail` is for the
@@ -86,9 +87,17 @@ class TooLarge(AtollError):
 
 
 class LimitExceeded(AtollError):
+    """A quota or a rate. `retry_after_s` says when it is worth trying again, where that is known."""
+
     default_code = "limit_exceeded"
     http_status = 429
     retryable = True
+
+    def __init__(
+        self, message: str, *, code: str = "", hint: str = "", detail: str = "", retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, code=code, hint=hint, detail=detail)
+        self.retry_after_s = retry_after_s
 
 
 class GuestFailed(AtollError):
@@ -129,6 +138,16 @@ class CommandFailed(AtollError):
     """A command run with `check=True` failed; `result` has its output. Only the SDK raises it."""
 
     default_code = "command_failed"
+
+    def __init__(self, message: str, *, result: Any, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.result = result
+
+
+class CodeFailed(AtollError):
+    """Code that was to be checked failed; `result` has all that came of it. Only the SDK raises it."""
+
+    default_code = "code_failed"
 
     def __init__(self, message: str, *, result: Any, hint: str = "") -> None:
         super().__init__(message, hint=hint)

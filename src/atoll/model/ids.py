@@ -16,6 +16,12 @@ SANDBOX: Final = "sb"
 BOX: Final = "bx"
 KEY: Final = "ak"
 EVENT: Final = "ev"
+SNAPSHOT: Final = "sn"
+PAUSE: Final = "pa"
+VOLUME: Final = "vo"
+MEMBER: Final = "mb"
+WEBHOOK: Final = "wh"
+DELIVERY: Final = "dl"
 
 _ALPHABET = re.compile(r"[a-z]{2}[0-9a-v]{36}")
 

@@ -7,8 +7,17 @@
         ├──kill_asked──▶ ending
         └──start_failed──────────────────────────────────────────▶ failed
 
+    running ──frozen──▶ standby ──thawed──▶ running               memory stays where it is, nothing moves
+    running, standby ──pause_asked──▶ pausing ──paused──▶ paused  memory and disk are on disk, nothing is left running
+                                         └──pause_failed──▶ running
+    paused ──resume_asked──▶ resuming ──resumed──▶ running
+                                 └──resume_failed──▶ paused
+    standby ──deadline_passed──▶ ending
+    standby, pausing, paused, resuming ──kill_asked──▶ ending, ──died──▶ failed
+
 `ending` is on record before anything is torn down, so that a server that dies in the middle of a kill finishes it when
-it is back. `killed` and `failed` are final. Each end has a reason; the first reason given is the one that stays.
+it is back; `pausing` and `resuming` likewise. `killed` and `failed` are final. Each end has a reason; the first reason
+given is the one that stays.
 """
 
 from __future__ import annotations
@@ -22,6 +31,10 @@ from atoll.model.errors import Conflict
 class State(StrEnum):
     CREATING = "creating"
     RUNNING = "running"
+    STANDBY = "standby"
+    PAUSING = "pausing"
+    PAUSED = "paused"
+    RESUMING = "resuming"
     ENDING = "ending"
     KILLED = "killed"
     FAILED = "failed"
@@ -36,6 +49,14 @@ class Trigger(StrEnum):
     DEADLINE_PASSED = "deadline_passed"
     DIED = "died"
     GONE = "gone"
+    FROZEN = "frozen"
+    THAWED = "thawed"
+    PAUSE_ASKED = "pause_asked"
+    PAUSED = "paused"
+    PAUSE_FAILED = "pause_failed"
+    RESUME_ASKED = "resume_asked"
+    RESUMED = "resumed"
+    RESUME_FAILED = "resume_failed"
 
 
 class EndReason(StrEnum):
@@ -43,6 +64,7 @@ class EndReason(StrEnum):
 
     KILLED_BY_USER = "killed_by_user"
     DEADLINE = "deadline"
+    IDLE = "idle"
     OUT_OF_MEMORY = "out_of_memory"
     PIDS = "pids"
     DISK = "disk"
@@ -52,10 +74,14 @@ class EndReason(StrEnum):
     NODE_LOST = "node_lost"
     START_FAILED = "start_failed"
     SERVER_DRAINED = "server_drained"
+    BUDGET_SPENT = "budget_spent"
+    TENANT_REMOVED = "tenant_removed"
 
 
-LIVE: Final = frozenset({State.CREATING, State.RUNNING, State.ENDING})
 FINAL: Final = frozenset({State.KILLED, State.FAILED})
+LIVE: Final = frozenset(State) - FINAL
+SLEEPING: Final = frozenset({State.STANDBY, State.PAUSED})
+_KEPT: Final = (State.STANDBY, State.PAUSING, State.PAUSED, State.RESUMING)
 
 _TABLE: Final[dict[tuple[State, Trigger], State]] = {
     (State.CREATING, Trigger.STARTED): State.RUNNING,
@@ -64,11 +90,24 @@ _TABLE: Final[dict[tuple[State, Trigger], State]] = {
     (State.RUNNING, Trigger.KILL_ASKED): State.ENDING,
     (State.RUNNING, Trigger.DEADLINE_PASSED): State.ENDING,
     (State.RUNNING, Trigger.DIED): State.FAILED,
+    (State.RUNNING, Trigger.FROZEN): State.STANDBY,
+    (State.STANDBY, Trigger.THAWED): State.RUNNING,
+    (State.STANDBY, Trigger.DEADLINE_PASSED): State.ENDING,
+    (State.RUNNING, Trigger.PAUSE_ASKED): State.PAUSING,
+    (State.STANDBY, Trigger.PAUSE_ASKED): State.PAUSING,
+    (State.PAUSING, Trigger.PAUSED): State.PAUSED,
+    (State.PAUSING, Trigger.PAUSE_FAILED): State.RUNNING,
+    (State.PAUSED, Trigger.RESUME_ASKED): State.RESUMING,
+    (State.RESUMING, Trigger.RESUMED): State.RUNNING,
+    (State.RESUMING, Trigger.RESUME_FAILED): State.PAUSED,
+    **{(state, Trigger.KILL_ASKED): State.ENDING for state in _KEPT},
+    **{(state, Trigger.DIED): State.FAILED for state in _KEPT},
     (State.ENDING, Trigger.GONE): State.KILLED,
     # A sandbox that dies, or whose start fails, while it is being ended has ended: the reason is already on record.
     (State.ENDING, Trigger.DIED): State.KILLED,
     (State.ENDING, Trigger.START_FAILED): State.KILLED,
     (State.ENDING, Trigger.STARTED): State.ENDING,
+    (State.ENDING, Trigger.RESUMED): State.ENDING,
     (State.ENDING, Trigger.KILL_ASKED): State.ENDING,
     (State.ENDING, Trigger.DEADLINE_PASSED): State.ENDING,
 }

@@ -26,7 +26,7 @@ def refusal(
     wanted: Resources, *, memory: Memory, promised_bytes: int, sandboxes: int, overcommit: float
 ) -> AtollError | None:
     """Why this sandbox cannot be admitted now, or None."""
-    need_bytes = wanted.memory_bytes + limits.RUNTIME_MEMORY_BYTES
+    need_bytes = promise_bytes(wanted)
     if need_bytes > memory.total:
         return InvalidArgument(
             f"memory_bytes is {wanted.memory_bytes}, more than this machine has",
@@ -43,6 +43,11 @@ def refusal(
 
 
 _LATER = "Try again when another sandbox has ended, or ask for less memory."
+
+
+def promise_bytes(resources: Resources) -> int:
+    """The most that one sandbox can take of the host: its own memory, its runtime's, and what a hog may burst to."""
+    return resources.memory_bytes + limits.RUNTIME_MEMORY_BYTES + limits.MEMORY_BURST_BYTES
 
 
 def host_memory() -> Memory:

@@ -58,6 +58,10 @@ class Cgroups(Protocol):
     def pids_refused(self, name: str) -> int: ...
     def freeze(self, name: str) -> None: ...
     def thaw(self, name: str) -> None: ...
+    def reclaim(self, name: str) -> None:
+        """Move its memory to swap, as far as the kernel can. Takes up to a second; on a host without swap, nothing."""
+        ...
+
     def children(self, parent: str) -> list[str]: ...
     def remove(self, name: str) -> None: ...
 
@@ -108,7 +112,7 @@ class CgroupsV2:
         self._set(name, settings(resources, 2, 0))
 
     def update(self, name: str, resources: Resources) -> None:
-        self._set(name, settings(resources, 2, limits.RUNTIME_MEMORY_BYTES))
+        self._set(name, settings(resources, 2, limits.RUNTIME_MEMORY_BYTES + limits.MEMORY_BURST_BYTES))
 
     def _set(self, name: str, values: Mapping[str, str]) -> None:
         for file, value in values.items():
@@ -136,6 +140,11 @@ class CgroupsV2:
 
     def thaw(self, name: str) -> None:
         _write(self._root / name / "cgroup.freeze", "0")
+
+    def reclaim(self, name: str) -> None:
+        used = _number(self._root / name / "memory.current")
+        with contextlib.suppress(OSError):  # EAGAIN: less than was asked for, which is fine
+            _write(self._root / name / "memory.reclaim", str(used))
 
     def children(self, parent: str) -> list[str]:
         return _folders(self._root / parent)
@@ -171,7 +180,7 @@ class CgroupsV1:
         self._set(name, settings(resources, 1, 0))
 
     def update(self, name: str, resources: Resources) -> None:
-        self._set(name, settings(resources, 1, limits.RUNTIME_MEMORY_BYTES))
+        self._set(name, settings(resources, 1, limits.RUNTIME_MEMORY_BYTES + limits.MEMORY_BURST_BYTES))
 
     def _set(self, name: str, values: Mapping[str, str]) -> None:
         for file, value in values.items():
@@ -199,6 +208,10 @@ class CgroupsV1:
 
     def thaw(self, name: str) -> None:
         _write(self._of["freezer"] / name / "freezer.state", "THAWED")
+
+    def reclaim(self, name: str) -> None:
+        with contextlib.suppress(OSError):  # EBUSY: some of it is in use, which is fine
+            _write(self._of["memory"] / name / "memory.force_empty", "0")
 
     def children(self, parent: str) -> list[str]:
         return sorted({child for tree in self._trees for child in _folders(tree.path / parent)})

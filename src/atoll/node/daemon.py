@@ -10,28 +10,43 @@ import asyncio
 import contextlib
 import secrets
 import shutil
-from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from atoll.model import limits
 from atoll.model.errors import AtollError, Conflict, NotFound
+from atoll.model.resources import Resources
 from atoll.model.template import Template
-from atoll.node import admission, inventory, templates
+from atoll.model.usage import Sample
+from atoll.node import admission, inventory, metering, templates, volumes
+from atoll.node.egress.egress import EgressSettings
+from atoll.node.egress.masking import masked_stream
 from atoll.node.host import Host
 from atoll.node.hostopen import host_open
+from atoll.node.images import Image
 from atoll.node.install.layout import Layout
 from atoll.node.instance import Instance, Steps, demolish
 from atoll.node.journal import Entry
-from atoll.node.network import netns
-from atoll.node.network.plan import Pair
-from atoll.wire.node import GuestStream, NodeStatus, SandboxDied, SandboxOrder, SandboxStarted
+from atoll.node.networkport import NetworkPort
+from atoll.node.series import Series
+from atoll.node.snapshots import Snapshots
+from atoll.node.spares import Spares
+from atoll.node.stateport import StatePort
+from atoll.node.warm import WarmPool
+from atoll.wire.node import (
+    GuestStream,
+    NodeStatus,
+    SandboxDied,
+    SandboxOrder,
+    SandboxStarted,
+    SeriesPoint,
+)
 
 log = structlog.get_logger("atoll.node")
 
@@ -45,19 +60,24 @@ class NodeSettings:
     runtime: str = "runsc"
     strict: bool = False
     memory_overcommit: float = 4.0
+    warm_size: int = 0
+    """How many sandboxes of each template may wait for an owner; 0 is none."""
+    egress: EgressSettings = field(default_factory=EgressSettings)
 
 
-class Node:
+class Node(NetworkPort, StatePort):
     """One machine's sandboxes."""
 
-    def __init__(self, host: Host, overcommit: float) -> None:
+    def __init__(self, host: Host, overcommit: float, warm_size: int) -> None:
         self._host = host
         self._overcommit = overcommit
+        self._spares = Spares(host.names)
+        self._warm = WarmPool(host, self._spares, warm_size)
         self._instances: dict[str, Instance] = {}
-        self._making: dict[str, Entry] = {}
+        self._making: dict[str, Resources] = {}
+        self._snapshots = Snapshots(host, self._spares, self._instances)
+        self._series = Series(host, self._instances)
         self._deaths: asyncio.Queue[SandboxDied] = asyncio.Queue()
-        self._spares: deque[Pair] = deque()
-        self._spares_wanted = asyncio.Event()
         self._tasks: TaskGroup  # set by `open`, for as long as it lasts
 
     @classmethod
@@ -65,19 +85,29 @@ class Node:
     async def open(cls, settings: NodeSettings) -> AsyncIterator[Node]:
         """A node that has recovered what was there before. On exit it lets go; its sandboxes go on."""
         host = await host_open(
-            settings.layout, pool_size_bytes=settings.pool_size_bytes, runtime=settings.runtime, strict=settings.strict
+            settings.layout,
+            pool_size_bytes=settings.pool_size_bytes,
+            runtime=settings.runtime,
+            strict=settings.strict,
+            egress=settings.egress,
         )
-        node = cls(host, settings.memory_overcommit)
-        async with anyio.create_task_group() as tasks:
-            node._tasks = tasks
-            await node._recover()
-            tasks.start_soon(node._keep_spares)
-            try:
-                yield node
-            finally:
-                tasks.cancel_scope.cancel()
-                with anyio.CancelScope(shield=True):
-                    await node._tidy()
+        node = cls(host, settings.memory_overcommit, settings.warm_size)
+        try:
+            async with anyio.create_task_group() as tasks:
+                node._tasks = tasks
+                host.egress.start(tasks)
+                await node._recover()
+                tasks.start_soon(node._spares.run)
+                tasks.start_soon(node._warm.run)
+                tasks.start_soon(node._series.run)
+                try:
+                    yield node
+                finally:
+                    tasks.cancel_scope.cancel()
+        finally:
+            # Only now: a task that was making something has taken it down by the time its group has ended.
+            with anyio.CancelScope(shield=True):
+                await node._tidy()
 
     async def templates(self) -> Sequence[Template]:
         return templates.known(self._host.pool)
@@ -85,25 +115,91 @@ class Node:
     async def sandbox_create(self, order: SandboxOrder) -> SandboxStarted:
         if order.sandbox_id in self._instances or order.sandbox_id in self._making:
             raise Conflict("this sandbox exists already", code="sandbox_exists")
-        template = templates.find(self._host.pool, order.template)
+        if not order.image:
+            templates.find(self._host.pool, order.template)
         steps = Steps()
-        entry = self._admit(order)
-        try:
-            await self._take_network(entry)
-            steps.done("network")
-            instance = await Instance.create(self._host, entry, template, steps, env=order.env)
-        finally:
-            del self._making[order.sandbox_id]
-        self._instances[order.sandbox_id] = instance
+        with self._admitted(order):
+            way, instance = await self._make(order, steps)
+        self._take_in(instance)
+        return SandboxStarted(order.sandbox_id, steps.ms, way)
+
+    def _take_in(self, instance: Instance) -> None:
+        self._instances[instance.entry.sandbox_id] = instance
         self._tasks.start_soon(self._watch, instance)
-        return SandboxStarted(order.sandbox_id, steps.ms)
+
+    async def _make(self, order: SandboxOrder, steps: Steps) -> tuple[str, Instance]:
+        """The fastest way that is open: claim a live one, fill a shell, restore the warm image, or boot.
+
+        A way that fails must not fail the create while there is another; what was broken is thrown away.
+        """
+        volumes.check_present(self._host.pool, order.volumes)
+        if order.image:
+            return "image", await self._snapshots.create(order, steps)
+        if order.volumes:
+            return await self._make_new(order, steps)  # what waits for an owner has nothing behind its slots
+        if (live := self._warm.claim(order.template, order.resources)) is not None:
+            with contextlib.suppress(AtollError):
+                await self._hand_over(live, order, steps)
+                return "pool", live
+        with self._warm.busy():
+            if (shell := self._warm.claim_shell(order.template, order.resources)) is not None:
+                instance, image = shell
+                with contextlib.suppress(AtollError):
+                    await self._fill(instance, image, order, steps)
+                    return "shell", instance
+            return await self._make_new(order, steps)
+
+    async def _make_new(self, order: SandboxOrder, steps: Steps) -> tuple[str, Instance]:
+        image = self._warm.image(order.template)
+        slot = self._spares.slot()
+        await self._spares.ensure(slot)
+        steps.done("network")
+        boot = image.boot if image else None
+        entry = self._host.entry(
+            order.sandbox_id, order.template, order.resources, slot=slot, hostname=order.hostname, boot=boot
+        )
+        entry = replace(entry, volumes=order.volumes)
+        disk = self._host.images.disk_path(image.id) if image else templates.find(self._host.pool, order.template)
+        instance = await Instance.create(self._host, entry, disk, steps, env=order.env, image=image)
+        return ("image" if image else "boot"), instance
+
+    async def _hand_over(self, instance: Instance, order: SandboxOrder, steps: Steps) -> None:
+        """Make a box that waited somebody's: limits first, then the identity. On an error it is gone."""
+        try:
+            await instance.limit(order.resources)
+            steps.done("limits")
+            await instance.become(_owned(instance.entry, order), order.env)
+            steps.done("identity")
+        except BaseException as error:
+            log.warning("a claim failed", sandbox_id=order.sandbox_id, error=repr(error))
+            with anyio.CancelScope(shield=True):
+                await instance.demolish()
+            raise
+
+    async def _fill(self, instance: Instance, image: Image, order: SandboxOrder, steps: Steps) -> None:
+        try:
+            await instance.boot(steps, image)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await instance.demolish()
+            raise
+        await self._hand_over(instance, order, steps)
 
     async def sandbox_destroy(self, sandbox_id: str) -> None:
         instance = self._instances.pop(sandbox_id, None)
         if instance is not None:
-            instance.ending = True
             with anyio.CancelScope(shield=True):
-                await instance.demolish()
+                await instance.end()
+            # Nothing of it runs any more; the rest is tidying, and the journal remembers it.
+            self._tasks.start_soon(self._demolish, instance)
+        self._host.egress.forget(sandbox_id)
+        slept_in = self._snapshots.woken(sandbox_id)
+        if slept_in is not None:
+            await self._snapshots.remove(slept_in)
+
+    async def sample(self, sandbox_ids: Sequence[str]) -> Mapping[str, Sample]:
+        instances = [self._instances[one] for one in sandbox_ids if one in self._instances]
+        return await asyncio.to_thread(metering.samples, self._host, [instance.entry for instance in instances])
 
     def sandbox_ids(self) -> frozenset[str]:
         return frozenset(self._instances)
@@ -112,12 +208,22 @@ class Node:
         return await self._deaths.get()
 
     async def guest_call(self, sandbox_id: str, op: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._instance(sandbox_id).guest.call(op, dict(params))
+        instance = self._awake(sandbox_id)
+        with instance.activity.calling():
+            return await instance.guest.call(op, dict(params))
 
-    def guest_stream(
-        self, sandbox_id: str, op: str, params: Mapping[str, Any]
-    ) -> AbstractAsyncContextManager[GuestStream]:
-        return self._instance(sandbox_id).guest.stream(op, dict(params))
+    @asynccontextmanager
+    async def guest_stream(self, sandbox_id: str, op: str, params: Mapping[str, Any]) -> AsyncIterator[GuestStream]:
+        instance = self._awake(sandbox_id)
+        with instance.activity.going_on():
+            async with instance.guest.stream(op, dict(params)) as stream:
+                yield masked_stream(stream, op, self.secret_values(sandbox_id))
+
+    async def dial(self, sandbox_id: str, port: int) -> socket.socket:
+        return await self._instance(sandbox_id).ports.dial(port)
+
+    def sandbox_series(self, sandbox_id: str) -> Sequence[SeriesPoint]:
+        return self._series.of(sandbox_id)
 
     def status(self) -> NodeStatus:
         memory = admission.host_memory()
@@ -128,6 +234,7 @@ class Node:
             memory_promised_bytes=self._promised_bytes(),
             disk_total_bytes=shutil.disk_usage(self._host.pool.root).total,
             disk_free_bytes=self._host.pool.free_bytes(),
+            warm=self._warm.counts(),
         )
 
     def _instance(self, sandbox_id: str) -> Instance:
@@ -136,11 +243,18 @@ class Node:
         except KeyError:
             raise NotFound("there is no such sandbox here", code="sandbox_not_found") from None
 
-    def _promised_bytes(self) -> int:
-        entries = [instance.entry for instance in self._instances.values()] + list(self._making.values())
-        return sum(entry.resources.memory_bytes + limits.RUNTIME_MEMORY_BYTES for entry in entries)
+    def _awake(self, sandbox_id: str) -> Instance:
+        instance = self._instance(sandbox_id)
+        if instance.frozen:
+            raise Conflict("the sandbox is in standby", code="asleep")
+        return instance
 
-    def _admit(self, order: SandboxOrder) -> Entry:
+    def _promised_bytes(self) -> int:
+        wishes = [instance.entry.resources for instance in self._instances.values()] + list(self._making.values())
+        return sum(admission.promise_bytes(resources) for resources in wishes)
+
+    @contextlib.contextmanager
+    def _admitted(self, order: SandboxOrder) -> Iterator[None]:
         """Count the sandbox before anything is made, so that two creates at once cannot both take the last place."""
         refused = admission.refusal(
             order.resources,
@@ -151,16 +265,11 @@ class Node:
         )
         if refused is not None:
             raise refused
-        slot = self._spares.popleft().slot if self._spares else _slot_new()
-        self._spares_wanted.set()
-        entry = self._host.entry(order.sandbox_id, order.template, order.resources, slot=slot, hostname=order.hostname)
-        self._making[order.sandbox_id] = entry
-        return entry
-
-    async def _take_network(self, entry: Entry) -> None:
-        pair = Pair.of(self._host.names, entry.slot)
-        if not pair.exists():
-            await _pair_make(pair)
+        self._making[order.sandbox_id] = order.resources
+        try:
+            yield
+        finally:
+            del self._making[order.sandbox_id]
 
     async def _watch(self, instance: Instance) -> None:
         """Wait for a death that nobody asked for, report it at once, and clean up after it."""
@@ -170,6 +279,9 @@ class Node:
         del self._instances[instance.entry.sandbox_id]
         self._deaths.put_nowait(SandboxDied(instance.entry.sandbox_id, reason, detail))
         log.warning("sandbox died", sandbox_id=instance.entry.sandbox_id, reason=reason.value)
+        await self._demolish(instance)
+
+    async def _demolish(self, instance: Instance) -> None:
         try:
             with anyio.CancelScope(shield=True):
                 await instance.demolish()
@@ -179,8 +291,9 @@ class Node:
 
     async def _recover(self) -> None:
         """Take back the sandboxes that live, remove those that do not, and everything that is in no record."""
+        await asyncio.to_thread(self._snapshots.recover)
         for entry in self._host.journal.read():
-            instance = await Instance.adopt(self._host, entry)
+            instance = await Instance.adopt(self._host, entry) if self._may_live(entry) else None
             if instance is None:
                 await demolish(self._host, entry)
                 continue
@@ -189,39 +302,30 @@ class Node:
         entries = [instance.entry for instance in self._instances.values()]
         boxes, slots = {entry.box_id for entry in entries}, {entry.slot for entry in entries}
         removed = await inventory.sweep(self._host, boxes, slots)
+        await asyncio.to_thread(self._host.images.sweep)
         log.info("recovered", sandboxes=len(entries), removed=len(removed))
 
-    async def _keep_spares(self) -> None:
-        """Namespace pairs in advance; one at a time, so that a burst of creates is not slowed by its own supply."""
-        while True:
-            if len(self._spares) >= limits.NETWORKS_SPARE:
-                self._spares_wanted.clear()
-                await self._spares_wanted.wait()
-            pair = Pair.of(self._host.names, _slot_new())
-            try:
-                await _pair_make(pair)
-            except AtollError as error:
-                log.error("no spare network", error=repr(error), detail=error.detail)
-                await asyncio.sleep(1)
-                continue
-            self._spares.append(pair)
+    def _may_live(self, entry: Entry) -> bool:
+        """Not one that waited for an owner, nor the box of a paused sandbox, nor one whose predecessor still lives."""
+        if not entry.sandbox_id or entry.sandbox_id in self._snapshots.paused:
+            return False
+        before = self._instances.get(entry.sandbox_id)
+        return before is None or before.entry.box_id != entry.replaces
 
     async def _tidy(self) -> None:
         """A server that stops in good order leaves only its sandboxes behind."""
-        while self._spares:
-            await netns.pair_remove(self._spares.popleft())
+        await self._warm.close()
+        await self._spares.close()
         if not self._instances:
             await asyncio.to_thread(self._host.cgroups.remove, self._host.names.cgroup_parent)
 
 
-async def _pair_make(pair: Pair) -> None:
-    try:
-        await netns.pair_create(pair)
-    except BaseException:
-        with anyio.CancelScope(shield=True), contextlib.suppress(AtollError):
-            await netns.pair_remove(pair)
-        raise
-
-
-def _slot_new() -> str:
-    return secrets.token_hex(4)
+def _owned(entry: Entry, order: SandboxOrder) -> Entry:
+    """The record of a box that has found its owner. Its token is new: who made it knew the old one."""
+    return replace(
+        entry,
+        sandbox_id=order.sandbox_id,
+        hostname=order.hostname,
+        resources=order.resources,
+        token=secrets.token_urlsafe(32),
+    )

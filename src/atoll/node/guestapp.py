@@ -16,12 +16,22 @@ MOUNT = "/.atoll/app"
 RUNTIME_MOUNT = "/.atoll/runtime"
 
 _PACKAGE = Path(__file__).parent.parent
-_PARTS = ("__init__.py", "model/__init__.py", "model/limits.py", "wire/__init__.py", "wire/framing.py", "wire/guest.py")
+_PARTS = (
+    "__init__.py",
+    "model/__init__.py",
+    "model/files.py",
+    "model/limits.py",
+    "wire/__init__.py",
+    "wire/framing.py",
+    "wire/guest.py",
+)
 
 
 def sources() -> list[Path]:
     """The modules that run inside, relative to the package."""
-    guest = sorted(path.relative_to(_PACKAGE) for path in (_PACKAGE / "guest").rglob("*.py"))
+    folder = _PACKAGE / "guest"
+    kinds = ("*.py", "runners/*.js", "runners/*.java")  # runners of other languages are run by the template's own
+    guest = sorted(path.relative_to(_PACKAGE) for kind in kinds for path in folder.rglob(kind))
     return [Path(part) for part in _PARTS] + guest
 
 

@@ -28,7 +28,6 @@ from atoll.wire import guest as wire
 
 Connect = Callable[[], Awaitable[socket.socket]]
 _RECEIVE_BYTES = 512 * limits.KIB
-_SPLIT_BYTES = 64 * limits.KIB  # below this one copy is cheaper than two sends
 
 
 class GuestStream:
@@ -50,12 +49,21 @@ class GuestStream:
         async with self._sending:
             for start in range(0, len(view), limits.FRAME_BYTES_MAX):
                 part = view[start : start + limits.FRAME_BYTES_MAX]
-                head = framing.header(kind, len(part))
-                if len(part) < _SPLIT_BYTES:
-                    await self._send_all(head + bytes(part))
-                else:
-                    await self._send_all(head)
-                    await self._send_all(part)
+                await self._send_frame(framing.header(kind, len(part)), part)
+
+    async def _send_frame(self, head: bytes, part: memoryview) -> None:
+        """Header and payload in one system call and without a copy; the loop is asked only when the way is full."""
+        try:
+            sent = self._socket.sendmsg((head, part))
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            raise await self._last_words(error) from error
+        if sent < len(head):
+            await self._send_all(head[sent:])
+            sent = len(head)
+        if sent < len(head) + len(part):
+            await self._send_all(part[sent - len(head) :])
 
     async def send_control(self, value: dict[str, Any]) -> None:
         try:
@@ -194,6 +202,28 @@ class GuestLink:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
+    async def become(self, op: str, params: dict[str, Any]) -> socket.socket:
+        """An operation after whose one reply its connection carries plain bytes: that connection, for the caller."""
+        connection = await self._open()
+        try:
+            with _within(limits.GUEST_CONNECT_S_MAX):
+                await asyncio.get_running_loop().sock_sendall(connection, wire.request(op, self.token, params))
+                message = await _read_reply(connection)
+        except OSError as error:
+            connection.close()
+            raise errors.GuestFailed(
+                "the connection to the sandbox broke", code="guest_lost", detail=str(error)
+            ) from error
+        except BaseException:
+            connection.close()
+            raise
+        if isinstance(message, wire.Ok):
+            return connection
+        connection.close()
+        if isinstance(message, wire.Failure):
+            raise errors.from_guest(message.code, message.message)
+        raise errors.GuestFailed("the sandbox answers something else", code="guest_garbage")
+
     async def call(
         self, op: str, params: dict[str, Any] | None = None, *, timeout_s: float = limits.GUEST_REPLY_S_MAX
     ) -> dict[str, Any]:
@@ -238,6 +268,29 @@ class GuestLink:
         if not isinstance(message, wire.Ok):
             raise errors.GuestFailed("the sandbox answers something else", code="guest_garbage")
         return message.value
+
+
+async def _read_reply(connection: socket.socket) -> wire.Message:
+    """One frame, and not a byte of what comes behind it."""
+    length, kind = framing.HEADER.unpack(await _read_exactly(connection, framing.HEADER.size))
+    if length > limits.FRAME_BYTES_MAX:
+        raise errors.GuestFailed("the sandbox does not keep the protocol", code="guest_garbage")
+    try:
+        return wire.parse_reply(framing.Frame(kind, await _read_exactly(connection, length)))
+    except wire.MessageError as error:
+        raise errors.GuestFailed(
+            "the sandbox does not keep the protocol", code="guest_garbage", detail=str(error)
+        ) from error
+
+
+async def _read_exactly(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        part = await asyncio.get_running_loop().sock_recv(connection, count - len(data))
+        if not part:
+            raise errors.GuestFailed("the sandbox ended the connection", code="guest_lost")
+        data += part
+    return data
 
 
 def _entries(message: wire.Message) -> list[dict[str, Any]]:

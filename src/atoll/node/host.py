@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from atoll.model import ids
 from atoll.model.resources import Resources
 from atoll.node.cgroups import Cgroups
 from atoll.node.disks.pool import Pool
+from atoll.node.egress.egress import Egress
 from atoll.node.images import Boot, Images
 from atoll.node.journal import Entry, Journal
 from atoll.node.names import HostNames
@@ -32,6 +33,7 @@ class Host:
     machine: str
     runtime_version: str
     images: Images
+    egress: Egress = field(default_factory=Egress)
 
     def entry(
         self,

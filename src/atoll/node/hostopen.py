@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from atoll.model.errors import Unavailable
-from atoll.node import cgroups, guestapp
+from atoll.node import cgroups, guestapp, volumes
 from atoll.node.disks.pool import Pool
+from atoll.node.egress.egress import Egress, EgressSettings
 from atoll.node.host import Host
 from atoll.node.images import Images
 from atoll.node.install.layout import Layout
@@ -22,6 +23,7 @@ async def host_open(
     pool_size_bytes: int = 0,
     runtime: str = "runsc",
     strict: bool = False,
+    egress: EgressSettings | None = None,
 ) -> Host:
     """The means of a node; `names` other than the data directory's are for who must not touch the server's things."""
     names = names or HostNames.of(layout.data)
@@ -32,6 +34,7 @@ async def host_open(
     if capabilities.problem:
         raise Unavailable(f"the runtime cannot be used: {capabilities.problem}", code="runtime_unusable")
     pool = await asyncio.to_thread(Pool.open, layout.data, pool_size_bytes)
+    await asyncio.to_thread(volumes.prepare, pool)
     return Host(
         names=names,
         journal=Journal(names.journal),
@@ -43,4 +46,5 @@ async def host_open(
         machine=layout.machine,
         runtime_version=capabilities.version,
         images=Images(names, pool),
+        egress=Egress(egress),
     )

@@ -7,6 +7,10 @@ A memory image restores without a word of complaint when a byte of it was flippe
 unnoticed. So the manifest has a hash of each file, and the disk is made read-only in the same pause. It also says what
 must be the same again for a restore: the guest's command line and mounts, the version of the runtime and the features
 of the processor. A folder without a manifest is what a killed server left, and is removed at the next start.
+
+A paused sandbox is an image that names it. Its disk is the sandbox's own, not a copy, because the kernel charges what
+was written to the subvolume that wrote it: on a copy the sandbox's quota would begin anew with every pause. Where the
+two change places, the other one stands by under the name `<id>+`, so that there is a disk at every moment.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ import hashlib
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from atoll.model import limits
@@ -24,7 +29,8 @@ from atoll.node.disks import btrfs
 from atoll.node.disks.pool import Pool
 from atoll.node.names import HostNames
 
-FORMAT = 1
+FORMAT = 2
+_STAND_BY = "+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,12 @@ class Image:
     cpu_features: str
     files: dict[str, str]
     """The memory's files and the SHA-256 of each; empty for an image of a disk alone."""
+    sandbox_id: str = ""
+    """The paused sandbox that wakes up from this image; empty if it is anybody's."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+    """What the sandbox had written to its disk."""
     format: int = FORMAT
 
     @property
@@ -82,6 +94,53 @@ class Images:
     def disk_take(self, image_id: str, source: Path) -> None:
         """The disk of a new image: what `source` is at this moment."""
         btrfs.snapshot_create(source, self.disk_path(image_id), read_only=True)
+
+    def disk_keep(self, image_id: str, disk: Path) -> None:
+        """Put a sandbox's own disk in the place of the copy that was taken of it; it has not changed since."""
+        own, other = self.disk_path(image_id), self._stand_by(image_id)
+        own.rename(other)
+        disk.rename(own)
+        btrfs.read_only_set(own, True)
+        btrfs.subvolume_delete(other)
+
+    def disk_lend(self, image_id: str, target: Path) -> None:
+        """Move the disk of a paused sandbox to where it is used; a copy stays, in case that comes to nothing."""
+        own, other = self.disk_path(image_id), self._stand_by(image_id)
+        btrfs.snapshot_create(own, other, read_only=True)
+        btrfs.read_only_set(own, False)  # a read-only subvolume cannot be moved to another folder
+        own.rename(target)
+        other.rename(own)
+
+    def copy(self, image: Image, image_id: str) -> Image:
+        """The same moment under another id, and nobody's. The memory's files never change, so they are shared."""
+        folder = self.begin(image_id)
+        try:
+            for name in image.files:
+                os.link(self.memory_path(image.id) / name, folder / name)
+            self.disk_take(image_id, self.disk_path(image.id))
+            made = replace(image, id=image_id, sandbox_id="")
+            self.finish(made)
+        except BaseException:
+            self.remove(image_id)
+            raise
+        return made
+
+    def settle(self) -> None:
+        """Where two disks were about to change places, see to it that one of them is in the place."""
+        for other in self._disks.glob(f"*{_STAND_BY}"):
+            own = self.disk_path(other.name.removesuffix(_STAND_BY))
+            if own.exists():
+                btrfs.subvolume_delete(other)
+            else:
+                other.rename(own)
+
+    def forget(self, image_id: str) -> None:
+        """From here on the image does not exist; what is left of it goes with `remove`."""
+        (self.memory_path(image_id) / "manifest.json").unlink(missing_ok=True)
+        self._verified.discard(image_id)
+
+    def _stand_by(self, image_id: str) -> Path:
+        return self._disks / (image_id + _STAND_BY)
 
     def finish(self, image: Image) -> None:
         """The manifest: from here on the image exists, also after a crash of the host."""
@@ -130,8 +189,7 @@ class Images:
     def remove(self, image_id: str) -> None:
         """Idempotent. The manifest goes first: what is left without it is nobody's."""
         folder = self.memory_path(image_id)
-        self._verified.discard(image_id)
-        (folder / "manifest.json").unlink(missing_ok=True)
+        self.forget(image_id)
         if btrfs.is_subvolume(self.disk_path(image_id)):
             btrfs.subvolume_delete(self.disk_path(image_id))
         shutil.rmtree(folder, ignore_errors=True)
@@ -141,6 +199,7 @@ class Images:
 
     def sweep(self) -> None:
         """Remove what has no manifest: half an image, or a disk that was taken for one."""
+        self.settle()
         known = set(self.known())
         for folder in (self._folder, self._disks):
             for entry in folder.iterdir():
@@ -159,6 +218,25 @@ def file_hash(path: Path) -> str:
         while count := file.readinto(buffer):
             digest.update(memoryview(buffer)[:count])
     return digest.hexdigest()
+
+
+def restore_refusal(image: Image, runtime_version: str, features: str) -> Conflict | None:
+    """Why an image cannot be brought to life here, or None; pure. A disk alone boots anywhere."""
+    if not image.has_memory:
+        return None
+    if image.runtime_version != runtime_version:
+        return Conflict(
+            f"the snapshot's memory is of runtime {image.runtime_version}, and this is {runtime_version}",
+            code="image_mismatch",
+            hint="Its disk can still be used: create from it with memory=false.",
+        )
+    if image.cpu_features != features:
+        return Conflict(
+            "the snapshot's memory was made on a processor with other features",
+            code="image_mismatch",
+            hint="Its disk can still be used: create from it with memory=false.",
+        )
+    return None
 
 
 def cpu_features() -> str:

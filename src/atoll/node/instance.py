@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ import anyio
 from atoll.model import limits
 from atoll.model.errors import AtollError, GuestFailed
 from atoll.model.lifecycle import EndReason
-from atoll.node import guestapp
+from atoll.model.resources import Resources
+from atoll.node import guestapp, volumes
+from atoll.node.activity import Activity
 from atoll.node.guestlink import GuestLink
 from atoll.node.host import Host
 from atoll.node.images import Image, cpu_features, file_hashes
@@ -32,6 +34,7 @@ from atoll.node.journal import Entry
 from atoll.node.network import netns, plan
 from atoll.node.network.netns import Network
 from atoll.node.network.plan import Pair
+from atoll.node.portdial import PortDial
 from atoll.node.runtime.base import Bind, Box, Bundle
 from atoll.wire import guest
 
@@ -57,10 +60,13 @@ class Instance:
     def __init__(self, host: Host, entry: Entry, network: Network, box: Box) -> None:
         self.entry = entry
         self.ending = False
+        self._stand = anyio.Lock()
         self._host = host
         self._network = network
         self._box = box
         self.guest = GuestLink(box.connect_guest, entry.token)
+        self.ports = PortDial(network, self.guest, reserved=(GUEST_PORT,))
+        self.activity = Activity(self.ports.in_use)
 
     @classmethod
     async def create(
@@ -71,6 +77,7 @@ class Instance:
         try:
             await instance.boot(steps, image)
             await instance.become(instance.entry, env)
+            await instance.attach_volumes()
             steps.done("identity")
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -92,7 +99,9 @@ class Instance:
     @classmethod
     async def _prepare(cls, host: Host, entry: Entry, disk: Path, steps: Steps) -> Instance:
         pair = Pair.of(host.names, entry.slot)
-        root = await asyncio.to_thread(host.pool.disk_create, entry.box_id, disk, entry.resources.disk_bytes)
+        root = host.pool.disk_path(entry.box_id)
+        if disk != root:  # else it is there already: that of a paused sandbox is its own
+            await asyncio.to_thread(host.pool.disk_create, entry.box_id, disk, entry.resources.disk_bytes)
         steps.done("disk")
         host.cgroups.create(host.names.cgroup(entry.box_id), entry.resources)
         host.names.box_folder(entry.box_id).mkdir(parents=True, mode=0o700)
@@ -112,7 +121,7 @@ class Instance:
 
     async def boot(self, steps: Steps, image: Image | None) -> None:
         """Life: a fresh start, or that of an image. Afterwards the guest answers."""
-        if image is None:
+        if image is None or not image.has_memory:
             await self._box.start()
         else:
             await self._box.restore(self._host.images.memory_path(image.id))
@@ -127,10 +136,35 @@ class Instance:
         The journal first: a server that dies in between finds a sandbox that control still calls "creating", and takes
         it down.
         """
-        self.entry = replace(entry, live=self.entry.live)
+        cpu_s = self._host.cgroups.usage(self._host.names.cgroup(entry.box_id)).cpu_s
+        self.entry = replace(entry, live=self.entry.live, env=dict(env), cpu_base_s=cpu_s)
         self._host.journal.write(self.entry)
         await self.guest.call("identity", _identity(self.entry, env))
         self.guest.token = self.entry.token
+        await self.gate_open()
+        await self.network_tell()
+
+    async def gate_open(self) -> None:
+        """From here on the sandbox reaches what its policy allows."""
+        folder = self._host.names.box_folder(self.entry.box_id)
+        await self._host.egress.open(self.entry.sandbox_id, self._network, folder)
+
+    async def network_tell(self) -> None:
+        """What the inside must know about the network, if there is anything; one that is frozen hears it later."""
+        known = self._host.egress.inside(self.entry.sandbox_id)
+        if known is not None and not self.frozen:
+            await self.guest.call("network", known)
+
+    async def attach_volumes(self) -> None:
+        """Bind each volume to where its owner wants it."""
+        if self.entry.volumes:
+            await self.guest.call("volumes", {"mounts": volumes.placed(self.entry.volumes)})
+
+    def takes_over(self) -> None:
+        """The box that this one replaces is gone."""
+        self.entry = replace(self.entry, replaces="")
+        if not self.ending:
+            self._host.journal.write(self.entry)
 
     @classmethod
     async def adopt(cls, host: Host, entry: Entry) -> Instance | None:
@@ -144,7 +178,14 @@ class Instance:
         if box is None:
             network.close()
             return None
-        return cls(host, entry, network, box)
+        instance = cls(host, entry, network, box)
+        await instance.gate_open()
+        if entry.held:
+            # Whoever held it was killed, before or after it stood still; that it did not is no reason to give it up.
+            with contextlib.suppress(AtollError):
+                await instance._go_on()
+            instance._note(held=False, frozen=False)
+        return instance
 
     async def wait_ready(self) -> None:
         """Until the guest answers for the first time. While it boots, connections are refused at once."""
@@ -168,32 +209,106 @@ class Instance:
                     await asyncio.sleep(0.001)
             tasks.cancel_scope.cancel()
 
-    async def capture(self, image_id: str) -> Image:
-        """An image of this moment, disk and memory, both taken while all of it stands still; then it goes on."""
+    async def capture(self, image_id: str, *, memory: bool = True, asleep: bool = False) -> Image:
+        """An image of this moment, disk and memory, both taken while all of it stands still; then it goes on.
+
+        With `asleep` the image is this sandbox's own sleep: it goes on only if that fails, and is its caller's to end.
+        """
         images = self._host.images
         folder = images.begin(image_id)
+        disk = self._host.pool.disk_path(self.entry.box_id)
         try:
-            await self._box.pause()
-            try:
-                await self._box.snapshot(folder)
-                await asyncio.to_thread(images.disk_take, image_id, self._host.pool.disk_path(self.entry.box_id))
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await self._box.resume()
-            image = Image(
-                id=image_id,
-                boot=self.entry.boot,
-                token=self.guest.token,
-                runtime_version=self._host.runtime_version,
-                cpu_features=cpu_features(),
-                files=await asyncio.to_thread(file_hashes, folder),
-            )
-            await asyncio.to_thread(images.finish, image)
+            if not memory:
+                await self.guest.call("sync")
+            async with self._held(for_good=asleep):
+                if memory:
+                    await self._box.snapshot(folder)
+                await asyncio.to_thread(images.disk_take, image_id, disk)
+                if asleep:
+                    image = await self._describe(image_id, self.entry.sandbox_id)
+            if not asleep:
+                image = await self._describe(image_id, "")
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await asyncio.to_thread(images.remove, image_id)
             raise
         return image
+
+    async def _describe(self, image_id: str, sandbox_id: str) -> Image:
+        """The manifest of an image whose parts are all there; with it the image exists."""
+        images, entry = self._host.images, self.entry
+        folder = images.memory_path(image_id)
+        image = Image(
+            id=image_id,
+            boot=entry.boot,
+            token=self.guest.token,
+            runtime_version=self._host.runtime_version,
+            cpu_features=cpu_features(),
+            files=await asyncio.to_thread(file_hashes, folder),
+            sandbox_id=sandbox_id,
+            env=entry.env,
+            memory_bytes=sum(path.stat().st_size for path in folder.iterdir()),
+            disk_bytes=await asyncio.to_thread(self._host.pool.disk_usage_bytes, entry.box_id),
+        )
+        await asyncio.to_thread(images.finish, image)
+        return image
+
+    @contextlib.asynccontextmanager
+    async def _held(self, *, for_good: bool) -> AsyncIterator[None]:
+        """While all of it stands still; afterwards it goes on, unless it is meant to stand still for good."""
+        self._note(held=True)
+        try:
+            await self._box.pause()
+            yield
+        except BaseException:
+            with anyio.CancelScope(shield=True), contextlib.suppress(AtollError):
+                await self._go_on()
+            raise
+        if not for_good:
+            with anyio.CancelScope(shield=True):
+                await self._go_on()
+
+    async def _go_on(self) -> None:
+        await self._box.resume()
+        self._note(held=False)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it is in standby."""
+        return self.entry.frozen
+
+    async def freeze(self) -> None:
+        """All of it stands still where it is; connections to it stay open and wait. Idempotent.
+
+        By the runtime and not by the kernel's freezer: a sentry that was frozen in the middle of what its programs do
+        may not survive being thawed (seen: within ten times).
+        """
+        async with self._stand:
+            if self.frozen:
+                return
+            self._note(frozen=True)
+            try:
+                await self._box.pause()
+            except BaseException:
+                with anyio.CancelScope(shield=True), contextlib.suppress(AtollError):
+                    await self._box.resume()
+                self._note(frozen=False)
+                raise
+
+    async def thaw(self) -> None:
+        """It goes on. Idempotent."""
+        async with self._stand:
+            if self.frozen:
+                # A server that was killed in between may find that it goes on already; whether it does is seen by
+                # whoever calls it next.
+                with contextlib.suppress(AtollError):
+                    await self._box.resume()
+                self._note(frozen=False)
+
+    def _note(self, **changes: bool) -> None:
+        self.entry = replace(self.entry, **changes)  # type: ignore[arg-type]
+        if not self.ending:
+            self._host.journal.write(self.entry)
 
     async def wait_death(self) -> tuple[EndReason, str]:
         """Returns when the sandbox has ended by itself, with the reason as far as the host can tell."""
@@ -213,11 +328,28 @@ class Instance:
             return EndReason.GUEST_UNRESPONSIVE, f"the guest did not answer {limits.PINGS_MISSED_MAX} times in a row"
         return self._cause()
 
-    async def demolish(self) -> None:
+    @property
+    def alive(self) -> bool:
+        return self._box.alive()
+
+    async def limit(self, resources: Resources) -> None:
+        """Other limits from now on."""
+        self._host.cgroups.update(self._host.names.cgroup(self.entry.box_id), resources)
+        if resources.disk_bytes != self.entry.resources.disk_bytes:
+            await asyncio.to_thread(self._host.pool.disk_limit, self.entry.box_id, resources.disk_bytes)
+
+    async def end(self) -> None:
+        """Nothing in it runs any more when this returns; all that it was made of is still there."""
         self.ending = True
         self.guest.hang_up()
+        self.ports.hang_up()
+        await self._host.egress.close(self.entry.sandbox_id, self._network)
+        await self._box.kill()
+
+    async def demolish(self) -> None:
+        await self.end()
         with contextlib.suppress(AtollError):
-            # The sentry first and by its handle; what is left of it is `discard`'s business, which does report errors.
+            # What is left of it is `discard`'s business, which does report errors.
             await self._box.destroy()
         self._network.close()
         await demolish(self._host, self.entry)
@@ -226,6 +358,8 @@ class Instance:
         missed = 0
         while missed < limits.PINGS_MISSED_MAX:
             await asyncio.sleep(limits.PING_EVERY_S)
+            if self.frozen or self.entry.held:
+                continue  # it does not answer because we made it stand still
             try:
                 async with asyncio.timeout(limits.PING_S_MAX):
                     await self.guest.call("ping")
@@ -279,6 +413,7 @@ def bundle_of(host: Host, entry: Entry, network: Network, root: Path) -> Bundle:
         binds=(
             Bind(Path(entry.boot.guest_app), guestapp.MOUNT),
             Bind(Path(entry.boot.runtime_dir), guestapp.RUNTIME_MOUNT),
+            *volumes.binds(host.pool, entry.volumes),
         ),
         resources=entry.resources,
         hostname="sandbox",  # the same for all, as a restore demands; each gets its own with its identity

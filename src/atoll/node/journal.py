@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from atoll.model.resources import Resources
+from atoll.model.volume import VolumeMount
 from atoll.node.images import Boot
 from atoll.node.runtime.base import BoxRecord
 
@@ -33,6 +34,17 @@ class Entry:
     token: str
     boot: Boot
     live: BoxRecord | None = None
+    cpu_base_s: float = 0.0
+    """What its group had used when it became somebody's: the time before is not its owner's to pay."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What its owner gave it; a fresh boot of its disk needs it again."""
+    frozen: bool = False
+    """It is in standby."""
+    held: bool = False
+    """It stands still for an image. Who finds it so after a kill lets it go on."""
+    replaces: str = ""
+    """The box of the same sandbox that this one takes over from; as long as that one lives, this one is not it."""
+    volumes: tuple[VolumeMount, ...] = ()
 
     def lives_as(self, record: BoxRecord) -> Entry:
         return replace(self, live=record)
@@ -78,7 +90,8 @@ class Journal:
 def _entry(raw: Mapping[str, object]) -> Entry:
     fields = dict(raw)
     resources, boot, live = fields.pop("resources"), fields.pop("boot"), fields.pop("live")
+    volumes = tuple(VolumeMount(**mount) for mount in fields.pop("volumes", ()))  # type: ignore[attr-defined]
     if not isinstance(resources, dict) or not isinstance(boot, dict) or not (live is None or isinstance(live, dict)):
         raise TypeError("not a journal record")
     record = BoxRecord(**live) if live is not None else None
-    return Entry(**fields, resources=Resources(**resources), boot=Boot(**boot), live=record)  # type: ignore[arg-type]
+    return Entry(**fields, resources=Resources(**resources), boot=Boot(**boot), live=record, volumes=volumes)  # type: ignore[arg-type]

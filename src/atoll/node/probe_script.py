@@ -92,12 +92,11 @@ def raw_sockets_in_user_namespace() -> dict[str, str]:
 
 
 def connect(address: str, port: int) -> None:
-    sock = socket.socket()
-    sock.settimeout(0.5)
-    try:
-        sock.connect((address, port))
-    finally:
-        sock.close()
+    """Reach somebody. The gate takes a connection to see where it wants to go, so being let in counts for nothing."""
+    with socket.create_connection((address, port), timeout=0.5) as sock:
+        sock.sendall(b"?")
+        if not sock.recv(1):
+            raise ConnectionAbortedError("closed without an answer")
 
 
 def network(host_port: int) -> dict[str, str]:

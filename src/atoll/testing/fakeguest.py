@@ -276,7 +276,7 @@ class FakeStream:
                 yield guest.Event({"type": "entries", "entries": found})
                 yield guest.End({"count": len(found), "truncated": False})
             case _:
-                raise from_guest("unknown_op", f"{self._op} is not known")
+                yield guest.Ok(self._guest.call(self._op, self._params))
 
     async def _follow(self, process: FakeProcess, kind: str) -> AsyncIterator[guest.Message]:
         yield guest.Event({"type": kind, **process.describe(), "exit": None})

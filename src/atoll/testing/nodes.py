@@ -6,26 +6,39 @@ understand a line of `echo`, `cat`, `sleep`, `yes`, `true`, `false` and `exit`, 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from socket import socket
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
-from atoll.model.errors import AtollError, Conflict, NotFound
+from atoll.model.errors import AtollError, Conflict, GuestFailed, NotFound
 from atoll.model.lifecycle import EndReason
 from atoll.model.template import Template
+from atoll.model.usage import Sample
 from atoll.testing.fakeguest import FakeGuest, FakeStream
-from atoll.wire.node import GuestStream, NodeStatus, SandboxDied, SandboxOrder, SandboxStarted
+from atoll.testing.fakenetwork import FakeNetwork
+from atoll.wire.node import (
+    DiskChange,
+    GuestStream,
+    ImageTaken,
+    NodeStatus,
+    SandboxDied,
+    SandboxOrder,
+    SandboxStarted,
+    SeriesPoint,
+)
 
 TEMPLATES = (Template(name="base", key="0" * 16), Template(name="code", key="1" * 16))
 
 
-class FakeNode:
+class FakeNode(FakeNetwork):
     """A machine that can be told to fail. It keeps its sandboxes across servers, as a real one does."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.guests: dict[str, FakeGuest] = {}
         self.orders: list[SandboxOrder] = []
         self.destroyed: list[str] = []
@@ -35,6 +48,21 @@ class FakeNode:
         self.create_gate: anyio.Event | None = None
         """If set, a create waits for this event when all is made but not yet reported."""
         self.creating: set[str] = set()
+        self.paused: dict[str, FakeGuest] = {}
+        self.frozen: set[str] = set()
+        self.images: set[str] = set()
+        self.volumes: set[str] = set()
+        self.idle_seconds: dict[str, float] = {}
+        self.pause_s = self.resume_s = 0.0
+        self.pause_errors: list[AtollError] = []
+        self.resume_errors: list[AtollError] = []
+        self.image_errors: list[AtollError] = []
+        self.resumed: list[SandboxOrder] = []
+        self.ports: dict[int, Callable[[], Awaitable[socket]]] = {}
+        """What listens in every sandbox: how to connect to it, by port."""
+        self.samples: dict[str, Sample] = {}
+        """What sandboxes use, as far as a test has said so."""
+        self.sample_errors: list[Exception] = []
         self._deaths: list[SandboxDied] = []
         self._died = anyio.Event()
         self._tasks: TaskGroup | None = None
@@ -85,9 +113,15 @@ class FakeNode:
         if self.destroy_errors:
             raise self.destroy_errors.pop(0)
         self.destroyed.append(sandbox_id)
+        self.paused.pop(sandbox_id, None)
         guest = self.guests.pop(sandbox_id, None)
         if guest is not None:
             guest.end()
+
+    async def sample(self, sandbox_ids: Sequence[str]) -> Mapping[str, Sample]:
+        if self.sample_errors:
+            raise self.sample_errors.pop(0)
+        return {one: self.samples.get(one, Sample()) for one in sandbox_ids if one in self.guests}
 
     def sandbox_ids(self) -> frozenset[str]:
         return frozenset(self.guests)
@@ -114,6 +148,92 @@ class FakeNode:
             yield stream
         finally:
             stream.close()
+
+    async def sandbox_standby(self, sandbox_id: str) -> None:
+        self._guest(sandbox_id)
+        self.frozen.add(sandbox_id)
+
+    async def sandbox_wake(self, sandbox_id: str) -> None:
+        self._guest(sandbox_id)
+        self.frozen.discard(sandbox_id)
+
+    async def sandbox_pause(self, sandbox_id: str, *, memory: bool) -> None:  # noqa: ARG002 - all here is in memory
+        self._guest(sandbox_id)
+        await anyio.sleep(self.pause_s)
+        if self.pause_errors:
+            raise self.pause_errors.pop(0)
+        self.frozen.discard(sandbox_id)
+        self.paused[sandbox_id] = self.guests.pop(sandbox_id)
+
+    async def sandbox_resume(self, order: SandboxOrder) -> SandboxStarted:
+        if order.sandbox_id not in self.paused:
+            raise NotFound("there is no such paused sandbox here", code="sandbox_not_found")
+        await anyio.sleep(self.resume_s)
+        if self.resume_errors:
+            raise self.resume_errors.pop(0)
+        self.resumed.append(order)
+        self.guests[order.sandbox_id] = self.paused.pop(order.sandbox_id)
+        return SandboxStarted(order.sandbox_id, {}, "image")
+
+    async def sandbox_rollback(self, order: SandboxOrder) -> SandboxStarted:
+        self._guest(order.sandbox_id)
+        if order.image not in self.images:
+            raise NotFound("there is no such image", code="image_not_found")
+        self.resumed.append(order)
+        return SandboxStarted(order.sandbox_id, {}, "image")
+
+    def paused_ids(self) -> frozenset[str]:
+        return frozenset(self.paused)
+
+    def idle_s(self, sandbox_id: str) -> float:
+        self._guest(sandbox_id)
+        return self.idle_seconds.get(sandbox_id, 0.0)
+
+    async def image_take(self, sandbox_id: str, image_id: str, *, memory: bool) -> ImageTaken:
+        if sandbox_id not in self.paused:
+            self._guest(sandbox_id)
+        if self.image_errors:
+            raise self.image_errors.pop(0)
+        self.images.add(image_id)
+        return ImageTaken(memory, 1000 if memory else 0, 10)
+
+    async def image_remove(self, image_id: str) -> None:
+        self.images.discard(image_id)
+
+    async def image_diff(self, before: str, after: str, items_max: int) -> Sequence[DiskChange]:
+        assert before in self.images
+        assert after in self.images or after in self.guests or after in self.paused
+        return [DiskChange("/home/user/a", "added", "file", 1)][:items_max]
+
+    async def image_file_restore(self, image_id: str, sandbox_id: str, path: str) -> int:
+        assert image_id in self.images
+        return len(self._guest(sandbox_id).order.sandbox_id + path)
+
+    def image_ids(self) -> frozenset[str]:
+        return frozenset(self.images)
+
+    async def volume_create(self, volume_id: str, quota_bytes: int, source: str = "") -> None:  # noqa: ARG002
+        self.volumes.add(volume_id)
+
+    async def volume_remove(self, volume_id: str) -> None:
+        self.volumes.discard(volume_id)
+
+    async def volume_used_bytes(self, volume_id: str) -> int:
+        if volume_id not in self.volumes:
+            raise NotFound("there is no such volume here", code="volume_not_found")
+        return 0
+
+    def volume_ids(self) -> frozenset[str]:
+        return frozenset(self.volumes)
+
+    async def dial(self, sandbox_id: str, port: int) -> socket:
+        self._guest(sandbox_id)
+        if port not in self.ports:
+            raise GuestFailed(f"nothing listens on port {port} of the sandbox", code="port_closed")
+        return await self.ports[port]()
+
+    def sandbox_series(self, sandbox_id: str) -> Sequence[SeriesPoint]:
+        return [SeriesPoint(1e9, 1.5, 2**20, 2**20, 3, 4)] if sandbox_id in self.guests else []
 
     def status(self) -> NodeStatus:
         gib = 1024**3

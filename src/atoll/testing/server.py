@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sqlite3
+import ssl
 import subprocess
 import sys
 import time
@@ -42,7 +43,8 @@ class Server:
         return self._process.pid
 
     def start(self, *flags: str) -> None:
-        environment = {**os.environ, "ATOLL_DATA": str(self.data), **self._environment}
+        # No pool unless a test asks for one: it would make sandboxes that the test does not know of.
+        environment = {**os.environ, "ATOLL_DATA": str(self.data), "ATOLL_WARM_SIZE": "0", **self._environment}
         environment.pop("ATOLL_URL", None)
         with open(self.log_path, "ab") as log:
             self._process = subprocess.Popen(
@@ -62,7 +64,7 @@ class Server:
                 raise AssertionError(f"the server ended: {self.log()[-3000:]}")
             try:
                 found = json.loads((self.data / "server.json").read_text())
-                if found["pid"] == self.pid and httpx2.get(f"{found['url']}/health").status_code == 200:
+                if found["pid"] == self.pid and self._answers(found["url"]):
                     self.url = found["url"]
                     return
             except (OSError, ValueError, httpx2.TransportError):
@@ -123,9 +125,23 @@ class Server:
     def sandboxes(self) -> list[dict[str, Any]]:
         return list(self.request("GET", "/v1/sandboxes?state=running").json()["items"])
 
+    def status(self) -> Any:
+        """What the machine has, as the server says it."""
+        return self.request("GET", "/v1/node").json()
+
     def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
         headers = {"authorization": f"Bearer {self.key}", **options.pop("headers", {})}
-        return httpx2.request(method, self.url + path, headers=headers, timeout=60, **options)
+        return httpx2.request(
+            method, self.url + path, headers=headers, timeout=60, verify=self._verify(), trust_env=False, **options
+        )
+
+    def _answers(self, url: str) -> bool:
+        return httpx2.get(f"{url}/health", verify=self._verify(), trust_env=False).status_code == 200
+
+    def _verify(self) -> ssl.SSLContext | bool:
+        """The server's own CA, where it serves with TLS."""
+        ca = self.data / "ca" / "ca.pem"
+        return ssl.create_default_context(cafile=ca) if ca.exists() else False
 
     def create(self, template: str = "base", **options: Any) -> Sandbox:
         return Sandbox.create(template, url=self.url, api_key=self.key, **options)

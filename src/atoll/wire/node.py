@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from socket import socket
 from typing import Any, Protocol
 
 from atoll.model.lifecycle import EndReason
 from atoll.model.resources import Resources
 from atoll.model.template import Template
+from atoll.model.usage import Sample
+from atoll.model.volume import VolumeMount
 from atoll.wire import guest
+from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,12 @@ class SandboxOrder:
     resources: Resources
     env: Mapping[str, str] = field(default_factory=dict)
     hostname: str = "sandbox"
+    image: str = ""
+    """The snapshot that it begins from, instead of its template's disk."""
+    memory: bool = True
+    """With the snapshot's memory, if it has one; else its disk boots afresh."""
+    volumes: tuple[VolumeMount, ...] = ()
+    """By id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,27 @@ class SandboxStarted:
 
     sandbox_id: str
     steps_ms: Mapping[str, float]
+    way: str = "boot"
+    """How it came to be: `pool`, `shell`, `image` or `boot`, from the fastest to the slowest."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskChange:
+    """One difference between two disks; `change` is added, changed or removed."""
+
+    path: str
+    change: str
+    type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImageTaken:
+    """A snapshot that is whole, and what it takes."""
+
+    has_memory: bool
+    memory_bytes: int
+    disk_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +78,14 @@ class SandboxDied:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmCount:
+    """What is ready of one template: sandboxes that live, and boxes that need only to be brought to life."""
+
+    live: int
+    shells: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeStatus:
     """What a node has and how much of it is used."""
 
@@ -56,6 +95,20 @@ class NodeStatus:
     memory_promised_bytes: int
     disk_total_bytes: int
     disk_free_bytes: int
+    warm: Mapping[str, WarmCount] = field(default_factory=dict)
+    """For each template, the sandboxes that wait for an owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint:
+    """What a sandbox, with the runtime around it, had used at one moment, as the machine counts."""
+
+    at_s: float
+    cpu_s: float
+    memory_bytes: int
+    disk_bytes: int
+    received_bytes: int
+    sent_bytes: int
 
 
 class GuestStream(Protocol):
@@ -94,6 +147,10 @@ class NodePort(Protocol):
         """End it and remove all of it. Idempotent: what is not there is already gone."""
         ...
 
+    async def sample(self, sandbox_ids: Sequence[str]) -> Mapping[str, Sample]:
+        """What sandboxes use; those that do not live here are left out. Totals count from when they got their owner."""
+        ...
+
     def sandbox_ids(self) -> frozenset[str]:
         """All sandboxes that live here now, also those adopted after a restart."""
         ...
@@ -110,6 +167,94 @@ class NodePort(Protocol):
         self, sandbox_id: str, op: str, params: Mapping[str, Any]
     ) -> AbstractAsyncContextManager[GuestStream]:
         """An operation with a stream in either direction; leaving the context ends it."""
+        ...
+
+    async def sandbox_standby(self, sandbox_id: str) -> None:
+        """All of it stands still, and its memory may go to swap."""
+        ...
+
+    async def sandbox_wake(self, sandbox_id: str) -> None:
+        """It goes on after a standby. Idempotent."""
+        ...
+
+    async def sandbox_pause(self, sandbox_id: str, *, memory: bool) -> None:
+        """Put it to sleep on disk, with its memory or without. On an error it goes on as it was."""
+        ...
+
+    async def sandbox_resume(self, order: SandboxOrder) -> SandboxStarted:
+        """Wake what was paused, or with `order.image` what a snapshot holds instead. On an error it stays paused."""
+        ...
+
+    async def sandbox_rollback(self, order: SandboxOrder) -> SandboxStarted:
+        """Replace a sandbox that lives by what `order.image` holds. On an error it goes on as it was."""
+        ...
+
+    def paused_ids(self) -> frozenset[str]:
+        """All sandboxes that are paused here."""
+        ...
+
+    def idle_s(self, sandbox_id: str) -> float:
+        """For how long nobody has called a sandbox or talked to one of its ports; 0 while somebody does."""
+        ...
+
+    async def image_take(self, sandbox_id: str, image_id: str, *, memory: bool) -> ImageTaken:
+        """A snapshot of a sandbox that lives or is paused, under an id that the caller brings. The sandbox goes on."""
+        ...
+
+    async def image_remove(self, image_id: str) -> None:
+        """Idempotent. Sandboxes that were made from it are not touched."""
+        ...
+
+    def image_ids(self) -> frozenset[str]:
+        """The snapshots that are whole."""
+        ...
+
+    async def image_diff(self, before: str, after: str, items_max: int) -> Sequence[DiskChange]:
+        """What changed on the disk from one snapshot to another, or to what the disk of a sandbox is now."""
+        ...
+
+    async def image_file_restore(self, image_id: str, sandbox_id: str, path: str) -> int:
+        """Write one file of a snapshot into a running sandbox, where it was; says how many bytes that were."""
+        ...
+
+    async def volume_create(self, volume_id: str, quota_bytes: int, source: str = "") -> None:
+        """A new volume, empty or a clone of `source`."""
+        ...
+
+    async def volume_remove(self, volume_id: str) -> None:
+        """Idempotent."""
+        ...
+
+    async def volume_used_bytes(self, volume_id: str) -> int: ...
+
+    def volume_ids(self) -> frozenset[str]: ...
+
+    async def dial(self, sandbox_id: str, port: int) -> socket:
+        """A connection to a port of the sandbox, not blocking; GuestFailed (port_closed) if nothing listens there."""
+        ...
+
+    async def network_set(self, sandbox_id: str, order: NetworkOrder) -> None:
+        """What a sandbox may reach from now on; also for one that is still to be made, or asleep."""
+        ...
+
+    def network_status(self, sandbox_id: str, after: int) -> NetworkStatus:
+        """Counters, open questions, and what happened after the event of that number."""
+        ...
+
+    async def network_test(self, sandbox_id: str, host: str, port: int) -> Tested:
+        """What would happen to a connection."""
+        ...
+
+    def network_answer(self, sandbox_id: str, ask_id: str, allowed: bool) -> Ask:
+        """A person's word on a connection that waits for it; NotFound (ask_not_found) if it waits no more."""
+        ...
+
+    async def network_event(self) -> tuple[str, NetworkEvent]:
+        """The next thing that any sandbox did on the network. Called by one task, again and again."""
+        ...
+
+    def sandbox_series(self, sandbox_id: str) -> Sequence[SeriesPoint]:
+        """What it used over the last hour, oldest first; nothing of one that does not live here."""
         ...
 
     def status(self) -> NodeStatus: ...

@@ -111,7 +111,7 @@ async def test_metrics_count_requests_by_route_and_sandboxes_by_state(inside: An
     assert 'route="/v1/sandboxes/{sandbox}",status="200"' in text
     assert inside.sandbox not in text
     assert 'atoll_sandboxes{state="running"} 1.0' in text
-    assert 'atoll_sandbox_create_seconds_count{outcome="started"} 1.0' in text
+    assert 'atoll_sandbox_create_seconds_count{outcome="boot"} 1.0' in text
 
 
 async def test_templates_and_node(edge: Any) -> None:

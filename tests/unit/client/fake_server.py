@@ -52,7 +52,8 @@ class Process:
             tasks.create_task(self._pump(1, self.child.stdout))
             tasks.create_task(self._pump(2, self.child.stderr))
         code = await self.child.wait()
-        timed_out = self.start.timeout_s is not None and time.monotonic() - self.began >= self.start.timeout_s
+        # timeout(1) began to count a moment before us.
+        timed_out = self.start.timeout_s is not None and time.monotonic() - self.began >= 0.9 * self.start.timeout_s
         self.exit = {
             "type": "exited",
             "exit_code": code if code >= 0 else 128 - code,

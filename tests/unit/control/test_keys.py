@@ -1,17 +1,27 @@
-"""Keys: recognised, unknown, and the first one."""
+"""Keys: recognised, unknown, expired, revoked, of members and tenants, and the first one."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from atoll.control.keys import Keys
+from atoll.control.authz import ALL_SCOPES, Principal, check_scopes
+from atoll.control.events import Events
+from atoll.control.keys import Keys, KeySpec
 from atoll.control.store import keys as rows
+from atoll.control.store import tenants as tenant_rows
 from atoll.control.store.engine import Store, sqlite_url
-from atoll.model.errors import Internal, Unauthenticated
-from atoll.testing.clock import VirtualClock
+from atoll.control.store.events import EventFilter
+from atoll.control.store.tenants import Tenant
+from atoll.model import limits
+from atoll.model.errors import Forbidden, Internal, InvalidArgument, LimitExceeded, NotFound, Unauthenticated
+from atoll.telemetry import Metrics
+from atoll.testing.clock import START, VirtualClock
 
 pytestmark = pytest.mark.anyio
 
@@ -19,12 +29,25 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
     async with Store.open(sqlite_url(tmp_path / "db")) as store:
+        await store.write(tenant_rows.add, Tenant("me", START))
         yield store
 
 
-async def test_a_key_is_recognised_and_only_its_hash_is_kept(store: Store, tmp_path: Path) -> None:
-    keys = Keys(store, VirtualClock())
-    record, key = await keys.create("me", "laptop")
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def keys(store: Store, clock: VirtualClock) -> Keys:
+    return Keys(store, clock, Events(store, clock, Metrics()))
+
+
+ADMIN = Principal("me", "ak0", ALL_SCOPES)
+
+
+async def test_a_key_is_recognised_and_only_its_hash_is_kept(keys: Keys, tmp_path: Path) -> None:
+    record, key = await keys.create(ADMIN, "me", KeySpec("laptop"))
     for _ in range(2):  # the second time from memory
         principal = await keys.authenticate(key)
         assert (principal.owner, principal.key_id) == ("me", record.id)
@@ -33,13 +56,96 @@ async def test_a_key_is_recognised_and_only_its_hash_is_kept(store: Store, tmp_p
 
 
 @pytest.mark.parametrize("key", ["", "atoll_", "atoll_" + "A" * 43, "Bearer x", "atoll_" + "é" * 43])
-async def test_what_is_no_key_is_refused(store: Store, key: str) -> None:
+async def test_what_is_no_key_is_refused(keys: Keys, key: str) -> None:
     with pytest.raises(Unauthenticated):
-        await Keys(store, VirtualClock()).authenticate(key)
+        await keys.authenticate(key)
 
 
-async def test_the_first_key_is_made_once_and_private(store: Store, tmp_path: Path) -> None:
-    keys = Keys(store, VirtualClock())
+async def test_a_revoked_key_opens_nothing_from_that_moment_on(keys: Keys) -> None:
+    record, key = await keys.create(ADMIN, "me", KeySpec("laptop"))
+    await keys.authenticate(key)
+    assert (await keys.revoke(ADMIN, "me", record.id)).revoked_at is not None
+    with pytest.raises(Unauthenticated) as caught:
+        await keys.authenticate(key)
+    assert caught.value.code == "key_revoked"
+    first = await keys.revoke(ADMIN, "me", record.id)
+    assert first == await keys.revoke(ADMIN, "me", record.id)
+    for owner, key_id in (("other", record.id), ("me", "ak" + "0" * 36), ("me", "x\0")):
+        with pytest.raises(NotFound):
+            await keys.revoke(ADMIN, owner, key_id)
+
+
+async def test_an_expired_key_opens_nothing_even_if_it_was_just_used(keys: Keys, clock: VirtualClock) -> None:
+    _, key = await keys.create(ADMIN, "me", KeySpec("short", expires_at=START + timedelta(seconds=10)))
+    await keys.authenticate(key)
+    await clock.advance(10)
+    with pytest.raises(Unauthenticated) as caught:
+        await keys.authenticate(key)
+    assert caught.value.code == "key_expired"
+
+
+async def test_last_use_is_remembered(keys: Keys, clock: VirtualClock) -> None:
+    record, key = await keys.create(ADMIN, "me", KeySpec("laptop"))
+    assert [one.last_used_at for one in await keys.every("me")] == [None]
+    await clock.advance(5)
+    await keys.authenticate(key)
+    (shown,) = await keys.every("me")
+    assert (shown.id, shown.last_used_at) == (record.id, START + timedelta(seconds=5))
+
+
+async def test_scopes_of_a_key_are_those_of_its_member_at_most(keys: Keys, store: Store) -> None:
+    member = tenant_rows.Member("mb1", "me", "ann", check_scopes({"write"}), START)
+    await store.write(tenant_rows.member_add, member)
+    record, key = await keys.create(ADMIN, "me", KeySpec("of ann", member="ann"))
+    assert record.member_id == "mb1"
+    assert (await keys.authenticate(key)).scopes == {"read", "write"}
+    await store.write(tenant_rows.member_remove, "me", "mb1", START)
+    keys.forget()
+    with pytest.raises(Unauthenticated):
+        await keys.authenticate(key)
+    with pytest.raises(NotFound):
+        await keys.create(ADMIN, "me", KeySpec("of bob", member="bob"))
+
+
+async def test_keys_of_a_removed_tenant_open_nothing(keys: Keys, store: Store) -> None:
+    _, key = await keys.create(ADMIN, "me", KeySpec("laptop"))
+    await store.write(tenant_rows.remove, "me", START)
+    with pytest.raises(Unauthenticated):
+        await keys.authenticate(key)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        KeySpec(""),
+        KeySpec("a\nb"),
+        KeySpec("x" * 101),
+        KeySpec("x", scopes=frozenset()),
+        KeySpec("x", scopes=frozenset({"root"})),
+        KeySpec("x", expires_at=START),
+    ],
+)
+async def test_a_key_that_makes_no_sense_is_refused(keys: Keys, spec: KeySpec) -> None:
+    with pytest.raises(InvalidArgument):
+        await keys.create(ADMIN, "me", spec)
+
+
+async def test_a_key_cannot_give_more_than_it_has(keys: Keys) -> None:
+    with pytest.raises(Forbidden):
+        await keys.create(replace(ADMIN, scopes=check_scopes({"write"})), "me", KeySpec("x"))
+
+
+async def test_keys_are_bounded(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "KEYS_PER_TENANT_MAX", 2)
+    record, _ = await keys.create(ADMIN, "me", KeySpec("1"))
+    await keys.create(ADMIN, "me", KeySpec("2"))
+    with pytest.raises(LimitExceeded):
+        await keys.create(ADMIN, "me", KeySpec("3"))
+    await keys.revoke(ADMIN, "me", record.id)
+    await keys.create(ADMIN, "me", KeySpec("3"))
+
+
+async def test_the_first_key_is_made_once_and_private(keys: Keys, store: Store, tmp_path: Path) -> None:
     path = tmp_path / "key"
     await keys.ensure_first(path)
     key = path.read_text().strip()
@@ -53,8 +159,7 @@ async def test_the_first_key_is_made_once_and_private(store: Store, tmp_path: Pa
     assert not path.exists()
 
 
-async def test_a_key_in_the_file_that_the_database_lacks_is_adopted(store: Store, tmp_path: Path) -> None:
-    keys = Keys(store, VirtualClock())
+async def test_a_key_in_the_file_that_the_database_lacks_is_adopted(keys: Keys, tmp_path: Path) -> None:
     path = tmp_path / "key"
     key = "atoll_" + "k" * 43
     path.write_text(key + "\n")
@@ -62,8 +167,19 @@ async def test_a_key_in_the_file_that_the_database_lacks_is_adopted(store: Store
     assert (await keys.authenticate(key)).owner == "default"
 
 
-async def test_a_file_that_holds_no_key_is_reported(store: Store, tmp_path: Path) -> None:
+async def test_a_file_that_holds_no_key_is_reported(keys: Keys, tmp_path: Path) -> None:
     path = tmp_path / "key"
     path.write_text("something else")
     with pytest.raises(Internal, match="does not hold an API key"):
-        await Keys(store, VirtualClock()).ensure_first(path)
+        await keys.ensure_first(path)
+
+
+async def test_what_is_done_with_keys_is_in_the_audit_log(world: Any) -> None:
+    keys = world.control.accounts.keys
+    record, _ = await keys.create(world.me, "default", KeySpec("laptop"))
+    await keys.revoke(world.me, "default", record.id)
+    found = await world.control.accounts.events.page(EventFilter("default", actions=("key.*",)), None, 10)
+    assert [(event.action, event.target, event.actor) for event in found.items] == [
+        ("key.created", record.id, "ak"),
+        ("key.revoked", record.id, "ak"),
+    ]

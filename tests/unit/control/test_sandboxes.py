@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,8 +10,9 @@ import anyio
 import pytest
 
 from atoll.control.sandboxes import Query, cursor_decode
-from atoll.model.errors import AtollError, Conflict, InvalidArgument, NotFound, Unavailable
+from atoll.model.errors import AtollError, Conflict, InvalidArgument, LimitExceeded, NotFound, Unavailable
 from atoll.model.lifecycle import EndReason, State
+from atoll.model.quota import Quota
 from atoll.model.resources import Resources
 from atoll.model.sandbox import SandboxSpec
 
@@ -236,3 +238,110 @@ async def test_a_drain_ends_all(world: Any) -> None:
     assert world.node.guests == {}
     page = await world.control.sandbox_list(world.me, Query(), None, 10)
     assert {item.end_reason for item in page.items} == {EndReason.SERVER_DRAINED}
+
+
+async def test_a_create_that_is_repeated_makes_no_second_sandbox(world: Any) -> None:
+    spec = SandboxSpec(metadata={"a": "1", "b": "2"}, env={"X": "1", "Y": "2"})
+    first, started = await world.control.sandbox_create(world.me, spec, "k1")
+    same = SandboxSpec(metadata={"b": "2", "a": "1"}, env={"Y": "2", "X": "1"})
+    again, repeated = await world.control.sandbox_create(world.me, same, "k1")
+    assert (again.id, repeated.way) == (first.id, "repeat")
+    assert started.way != "repeat"
+    assert len(world.node.orders) == 1
+    with pytest.raises(Conflict) as caught:
+        await world.control.sandbox_create(world.me, SandboxSpec(), "k1")
+    assert caught.value.code == "idempotency_conflict"
+    other, _ = await world.control.sandbox_create(world.other, spec, "k1")
+    assert other.id != first.id
+    await world.control.sandbox_kill(world.me, first.id)
+    ended, _ = await world.control.sandbox_create(world.me, spec, "k1")
+    assert (ended.id, ended.state) == (first.id, State.KILLED)
+
+
+async def test_repeats_that_come_while_it_is_made_wait_for_it(world: Any) -> None:
+    world.node.create_gate = anyio.Event()
+    found: list[str] = []
+
+    async def create() -> None:
+        found.append((await world.control.sandbox_create(world.me, SandboxSpec(), "k"))[0].id)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(create)
+        await anyio.wait_all_tasks_blocked()
+        assert found == []
+        world.node.create_gate.set()
+    assert len(found) == 20
+    assert len(set(found)) == len(world.node.orders) == 1
+
+
+async def test_a_create_that_failed_can_be_tried_again_with_the_same_key(world: Any) -> None:
+    world.node.create_errors = [Unavailable("full")]
+    with pytest.raises(Unavailable):
+        await world.control.sandbox_create(world.me, SandboxSpec(), "k")
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(), "k")
+    assert sandbox.state is State.RUNNING
+
+
+@pytest.mark.parametrize("key", ["x" * 256, "é", "a\nb"])
+async def test_a_key_that_is_none_is_refused(world: Any, key: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        await world.control.sandbox_create(world.me, SandboxSpec(), key)
+    assert caught.value.code == "invalid_idempotency_key"
+
+
+async def test_a_sandbox_is_found_by_its_owners_id_for_ever_and_only_by_its_owner(world: Any) -> None:
+    spec = SandboxSpec(external_id="run-7:step.1")
+    first, _ = await world.control.sandbox_create(world.me, spec)
+    theirs, _ = await world.control.sandbox_create(world.other, spec)
+    await world.control.sandbox_kill(world.me, first.id)
+    assert (await world.control.sandbox_get(world.me, "run-7:step.1")).id == first.id
+    assert (await world.control.sandbox_get(world.other, "run-7:step.1")).id == theirs.id
+    with pytest.raises(Conflict) as caught:
+        await world.control.sandbox_create(world.me, spec)
+    assert caught.value.code == "id_taken"
+    with pytest.raises(InvalidArgument):
+        await world.control.sandbox_create(world.me, SandboxSpec(external_id="a/b"))
+
+
+async def test_quotas_are_exact_under_a_burst(world: Any) -> None:
+    me = replace(world.me, tenant_quota=Quota(sandboxes=3))
+    results: list[str] = []
+
+    async def create() -> None:
+        try:
+            await world.control.sandbox_create(me, SandboxSpec())
+            results.append("made")
+        except LimitExceeded as error:
+            results.append(error.code)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(25):
+            tasks.start_soon(create)
+    assert (results.count("made"), results.count("quota_exceeded")) == (3, 22)
+    assert len(world.node.orders) == 3
+    first = (await world.control.sandbox_list(me, Query(), None, 1)).items[0]
+    await world.control.sandbox_kill(me, first.id)
+    await world.control.sandbox_create(me, SandboxSpec())
+
+
+async def test_a_list_is_counted_and_cut_by_time(world: Any) -> None:
+    for _ in range(3):
+        await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=10**5))
+        await world.clock.advance(10)
+    await world.control.sandbox_create(world.other, SandboxSpec())
+    begin = world.clock.now() - timedelta(seconds=30)
+
+    async def total(**filters: Any) -> Any:
+        return (await world.control.sandbox_list(world.me, Query(count=True, **filters), None, 1)).total
+
+    assert await total() == 3
+    assert await total(created_after=begin + timedelta(seconds=10)) == 2
+    assert await total(created_before=begin + timedelta(seconds=10)) == 1
+    assert (await world.control.sandbox_list(world.me, Query(), None, 1)).total is None
+
+
+async def test_who_killed_it_is_kept(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+    killed = await world.control.sandbox_kill(world.me, sandbox.id)
+    assert killed.end_detail == f"by the key {world.me.key_id}"

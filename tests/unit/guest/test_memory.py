@@ -49,7 +49,26 @@ def test_the_end_is_marked_before_it_comes() -> None:
 
 
 def test_nothing_happens_while_there_is_enough() -> None:
-    sizes = {"MemTotal": limits.GIB, "MemAvailable": 2 * limits.GIB}
+    sizes = {"MemTotal": limits.GIB, "MemAvailable": 4 * limits.GIB}
     guard = memory.MemoryGuard(set, Table(Pump()), lambda: sizes, lambda: [entry(2, 1)])
     assert guard.check() == limits.MEMORY_GUARD_POLL_S_MAX
     assert guard.kills == 0
+
+
+def test_forked_hogs_go_together_and_nobody_else() -> None:
+    victim = entry(5, 800, session=5)
+    entries = [victim, entry(6, 500, session=5), entry(7, 10, session=5), entry(8, 790, session=8)]
+    assert [hog.pid for hog in memory.pack_of(entries, victim, spared=())] == [5, 6]
+
+
+def test_memory_that_comes_back_spares_the_next() -> None:
+    """The ended one's memory is not free at once; and what is small is not worth ending."""
+    sizes = {"MemTotal": limits.GIB, "MemAvailable": limits.MIB}
+    seen = [entry(2**22 + 1, limits.GIB)]  # no such process
+    guard = memory.MemoryGuard(set, Table(Pump()), lambda: sizes, lambda: seen)
+    guard.check()
+    seen[:] = [entry(2**22 + 2, limits.MIB)]
+    asked: list[int] = []
+    guard._look = lambda: asked.append(1) or seen  # type: ignore[func-returns-value]
+    guard.check()
+    assert not asked

@@ -1,24 +1,29 @@
-"""/v1/sandboxes/{sandbox}/files: read and write, streamed; list, stat, move, remove; and directories."""
+"""/v1/sandboxes/{sandbox}/files: list, stat, move, copy, remove; rights, owners, links, times; and directories."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from atoll.api.endpoint import STREAMED, Call, Endpoint, Nothing, Streamed
-from atoll.api.stream import until_disconnected
-from atoll.api.v1 import guestwords
-from atoll.api.v1.processes import upload
+from atoll.api.endpoint import Call, Endpoint, Nothing
+from atoll.api.v1 import filewords, guestwords
 from atoll.api.v1.sandboxes import ONE as SANDBOX
 from atoll.model import limits
 from atoll.model.errors import Conflict, Forbidden, GuestFailed, InvalidArgument, NotFound, OutOfSpace
 from atoll.wire import guest
-from atoll.wire.node import GuestStream
-from atoll.wire.public import DirectoryCreate, FileList, FileMove, FileView, FileWritten
-
-RAW = "application/octet-stream"
+from atoll.wire.public import (
+    DirectoryCreate,
+    FileChmod,
+    FileChown,
+    FileCopy,
+    FileList,
+    FileMove,
+    FileSymlink,
+    FileTouch,
+    FileView,
+)
 
 
 class FileQuery(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -28,30 +33,10 @@ class FileQuery(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     user: str | None = None
 
 
-class ReadQuery(FileQuery, omit_defaults=True):
-    """What part of a file to read; without `length` up to its end."""
+class StatQuery(FileQuery, omit_defaults=True):
+    """With `follow`, what a link leads to is shown, not the link."""
 
-    offset: int = 0
-    length: int | None = None
-
-
-class WriteQuery(FileQuery, omit_defaults=True):
-    """How to write a file. `mode` is octal (755); directories on the way are made unless `parents` is false."""
-
-    mode: str | None = None
-    append: bool = False
-    parents: bool = True
-
-    def mode_number(self) -> int | None:
-        if self.mode is None:
-            return None
-        try:
-            number = int(self.mode[:8], 8)
-        except ValueError:
-            number = -1
-        if not 0 <= number <= 0o7777:
-            raise InvalidArgument("mode is not an octal number like 644", code="invalid_query")
-        return number
+    follow: bool = False
 
 
 class ListQuery(FileQuery, omit_defaults=True):
@@ -60,128 +45,135 @@ class ListQuery(FileQuery, omit_defaults=True):
     depth: int = 1
 
 
+class FindQuery(FileQuery, omit_defaults=True):
+    """What to find: a pattern on names, or on paths below `path` if it holds a slash; a type; a depth; how many."""
+
+    pattern: str = "*"
+    type: str | None = None
+    depth: int | None = None
+    limit: int = 10_000
+
+
 class RemoveQuery(FileQuery, omit_defaults=True):
-    """With `recursive`, a directory goes with all that is in it."""
+    """With `recursive`, a directory goes with all that is in it; with `missing_ok` it need not be there."""
 
     recursive: bool = False
-
-
-async def read(call: Call[Nothing, ReadQuery]) -> Streamed:
-    sandbox = await call.control.guest(call.principal, call.path["sandbox"])
-
-    async def download() -> None:
-        async with sandbox.stream("file.read", _params(call.query)) as stream:
-            await _send_file(call, stream)
-
-    await until_disconnected(call.receive, download)
-    return STREAMED
-
-
-async def _send_file(call: Call[Nothing, ReadQuery], stream: GuestStream) -> None:
-    """Announce the size and send as many bytes: no more if the file has grown, an incomplete answer if it shrank."""
-    messages = aiter(stream)
-    left = await _open(call, messages)
-    headers = [(b"content-type", RAW.encode("ascii"))]
-    if left is not None:
-        headers.append((b"content-length", str(left).encode("ascii")))
-    await call.send({"type": "http.response.start", "status": 200, "headers": headers})
-    async for message in messages:
-        if not isinstance(message, guest.Data):
-            break  # the end
-        data = message.payload
-        if left is not None:
-            data = data if len(data) <= left else data[:left]
-            left -= len(data)
-        await call.send({"type": "http.response.body", "body": data, "more_body": True})
-        if left == 0:
-            break
-    else:
-        raise guestwords.ended_early()
-    if left:
-        raise Conflict("the file has become shorter while it was read", code="file_changed")
-    await call.send({"type": "http.response.body", "body": b""})
-
-
-async def _open(call: Call[Nothing, ReadQuery], messages: AsyncIterator[guest.Message]) -> int | None:
-    """The number of bytes that will come, or None where the size says nothing (0, as in /proc)."""
-    message = await anext(messages, None)
-    if not isinstance(message, guest.Event):
-        raise GuestFailed("the sandbox did not say what it opened")
-    size = guestwords.file(message.value).size
-    if size == 0:
-        return None
-    rest = max(0, size - call.query.offset)
-    return rest if call.query.length is None else min(rest, call.query.length)
-
-
-async def write(call: Call[Nothing, WriteQuery]) -> FileWritten:
-    params = _params(call.query)
-    mode = call.query.mode_number()
-    if mode is not None:
-        params["mode"] = mode
-    length = call.header(b"content-length")
-    if length.isascii() and length.isdigit() and len(length) < 19 and not call.query.append:
-        params["size"] = int(length)
-    sandbox = await call.control.guest(call.principal, call.path["sandbox"])
-    async with sandbox.stream("file.write", params) as stream:
-        view = guestwords.file(await upload(call, stream))
-    return FileWritten(path=view.path, size=view.size)
+    missing_ok: bool = False
 
 
 async def list_directory(call: Call[Nothing, ListQuery]) -> FileList:
+    return await _listed(call, "file.list", file_params(call.query))
+
+
+async def find(call: Call[Nothing, FindQuery]) -> FileList:
+    params = file_params(call.query)
+    params["entries_max"] = params.pop("limit")
+    return await _listed(call, "file.find", params)
+
+
+async def _listed(call: Call[Any, Any], op: str, params: dict[str, Any]) -> FileList:
     sandbox = await call.control.guest(call.principal, call.path["sandbox"])
-    async with sandbox.stream("file.list", _params(call.query)) as stream:
-        found = guestwords.entries(stream, limits.LIST_ENTRIES_MAX)
-        return FileList(items=[guestwords.file(entry) async for entry in found])
+    async with sandbox.stream(op, params) as stream:
+        found, end = await filewords.collected(stream, guestwords.file, limits.LIST_ENTRIES_MAX)
+    return FileList(items=found, truncated=end.truncated)
 
 
-async def stat(call: Call[Nothing, FileQuery]) -> FileView:
-    return guestwords.file(await _ask(call, "file.stat", _params(call.query)))
+async def stat(call: Call[Nothing, StatQuery]) -> FileView:
+    return guestwords.file(await file_ask(call, "file.stat", file_params(call.query)))
 
 
 async def remove(call: Call[Nothing, RemoveQuery]) -> None:
-    await _ask(call, "file.remove", _params(call.query))
+    await file_ask(call, "file.remove", file_params(call.query))
 
 
 async def move(call: Call[FileMove, Nothing]) -> None:
-    body = call.body
-    params = {"path": body.source, "target": body.target, "user": body.user}
-    await _ask(call, "file.move", {key: value for key, value in params.items() if value is not None})
+    await file_ask(call, "file.move", _two_paths(call.body))
+
+
+async def copy(call: Call[FileCopy, Nothing]) -> FileView:
+    return guestwords.file(await file_ask(call, "file.copy", _two_paths(call.body)))
+
+
+async def chmod(call: Call[FileChmod, Nothing]) -> FileView:
+    params = {**file_params(call.body), "mode": mode_number(call.body.mode)}
+    return guestwords.file(await file_ask(call, "file.chmod", params))
+
+
+async def chown(call: Call[FileChown, Nothing]) -> FileView:
+    if call.body.owner is None and call.body.group is None:
+        raise InvalidArgument("give an owner, a group or both", code="invalid_body")
+    return guestwords.file(await file_ask(call, "file.chown", file_params(call.body)))
+
+
+async def symlink(call: Call[FileSymlink, Nothing]) -> FileView:
+    return guestwords.file(await file_ask(call, "file.symlink", file_params(call.body)))
+
+
+async def touch(call: Call[FileTouch, Nothing]) -> FileView:
+    times = {"atime_ns": call.body.accessed_at, "mtime_ns": call.body.modified_at}
+    params: dict[str, Any] = {"path": call.body.path, "user": call.body.user}
+    params |= {name: nanoseconds(moment) for name, moment in times.items() if moment is not None}
+    return guestwords.file(await file_ask(call, "file.touch", {k: v for k, v in params.items() if v is not None}))
+
+
+def nanoseconds(moment: datetime) -> int:
+    if moment.tzinfo is None:
+        raise InvalidArgument("a time needs its zone, such as 2026-01-31T12:00:00Z", code="invalid_body")
+    whole_s = int(moment.replace(microsecond=0).timestamp())
+    return whole_s * 1_000_000_000 + moment.microsecond * 1000
 
 
 async def create_directory(call: Call[DirectoryCreate, Nothing]) -> FileView:
-    return guestwords.file(await _ask(call, "file.mkdir", {**_params(call.body), "parents": True}))
+    return guestwords.file(await file_ask(call, "file.mkdir", {**file_params(call.body), "parents": True}))
 
 
-async def _ask(call: Call[Any, Any], op: str, params: dict[str, Any]) -> dict[str, Any]:
+async def file_ask(call: Call[Any, Any], op: str, params: dict[str, Any]) -> dict[str, Any]:
+    """One answer of the guest, however long it takes: a large folder is not copied within the time of a question."""
     sandbox = await call.control.guest(call.principal, call.path["sandbox"])
-    return await sandbox.call(op, params)
+    async with sandbox.stream(op, params) as stream:
+        async for message in stream:
+            if isinstance(message, guest.Ok):
+                return message.value
+    raise guestwords.ended_early()
 
 
-def _params(value: msgspec.Struct) -> dict[str, Any]:
+def file_params(value: msgspec.Struct) -> dict[str, Any]:
     """The guest's parameters; it has the same names and its own defaults for what is None."""
     return {key: item for key, item in msgspec.structs.asdict(value).items() if item is not None}
 
 
+def _two_paths(body: FileMove | FileCopy) -> dict[str, Any]:
+    params = file_params(body)
+    params["path"] = params.pop("source")
+    return params
+
+
+def mode_number(text: str) -> int:
+    """The rights in octal digits."""
+    if not 1 <= len(text) <= 4 or not set(text) <= set("01234567"):
+        raise InvalidArgument("mode is not an octal number like 644", code="invalid_query")
+    return int(text, 8)
+
+
 PATH = SANDBOX + "/files"
-_ERRORS = (InvalidArgument, Forbidden, NotFound, Conflict, GuestFailed)
+FILE_ERRORS = (InvalidArgument, Forbidden, NotFound, Conflict, GuestFailed)
+_CHANGE_ERRORS = (*FILE_ERRORS, OutOfSpace)
 
 ENDPOINTS = (
-    Endpoint("GET", PATH + "/content", "Read a file", read, query=ReadQuery, gives={RAW: None}, errors=_ERRORS),
+    Endpoint("GET", PATH, "List a directory", list_directory, query=ListQuery, answer=FileList, errors=FILE_ERRORS),
+    Endpoint("GET", PATH + "/find", "Find files by name", find, query=FindQuery, answer=FileList, errors=FILE_ERRORS),
     Endpoint(
-        "PUT",
-        PATH + "/content",
-        "Write a file, all of it or nothing",
-        write,
-        query=WriteQuery,
-        takes=RAW,
-        answer=FileWritten,
-        errors=(*_ERRORS, OutOfSpace),
+        "GET", PATH + "/stat", "Show a file or directory", stat, query=StatQuery, answer=FileView, errors=FILE_ERRORS
     ),
-    Endpoint("GET", PATH, "List a directory", list_directory, query=ListQuery, answer=FileList, errors=_ERRORS),
-    Endpoint("GET", PATH + "/stat", "Show a file or directory", stat, query=FileQuery, answer=FileView, errors=_ERRORS),
-    Endpoint("DELETE", PATH, "Remove a file or directory", remove, query=RemoveQuery, errors=_ERRORS),
-    Endpoint("POST", PATH + "/move", "Move or rename", move, body=FileMove, errors=_ERRORS),
+    Endpoint("DELETE", PATH, "Remove a file or directory", remove, query=RemoveQuery, errors=FILE_ERRORS),
+    Endpoint("POST", PATH + "/move", "Move or rename", move, body=FileMove, errors=_CHANGE_ERRORS),
+    Endpoint("POST", PATH + "/copy", "Copy", copy, body=FileCopy, answer=FileView, errors=_CHANGE_ERRORS),
+    Endpoint("POST", PATH + "/chmod", "Change rights", chmod, body=FileChmod, answer=FileView, errors=FILE_ERRORS),
+    Endpoint("POST", PATH + "/chown", "Change owners", chown, body=FileChown, answer=FileView, errors=FILE_ERRORS),
+    Endpoint(
+        "POST", PATH + "/symlink", "Make a link", symlink, body=FileSymlink, answer=FileView, errors=_CHANGE_ERRORS
+    ),
+    Endpoint("POST", PATH + "/touch", "Set times", touch, body=FileTouch, answer=FileView, errors=_CHANGE_ERRORS),
     Endpoint(
         "POST",
         SANDBOX + "/directories",
@@ -190,6 +182,6 @@ ENDPOINTS = (
         body=DirectoryCreate,
         answer=FileView,
         status=201,
-        errors=_ERRORS,
+        errors=_CHANGE_ERRORS,
     ),
 )

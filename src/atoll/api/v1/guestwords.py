@@ -25,6 +25,7 @@ _Text = Annotated[str, Meta(max_length=limits.PATH_BYTES_MAX)]
 _Path = Annotated[str, Meta(max_length=limits.PATH_BYTES_MAX * 2)]
 _Pid = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_Nanoseconds = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Stream = Annotated[str, Meta(pattern="^(stdout|stderr)$")]
 _Moment = Annotated[float, Meta(ge=-62_000_000_000, le=253_000_000_000)]  # what a datetime can hold
 
@@ -56,6 +57,9 @@ class _Process(msgspec.Struct):
     user: _Text
     started_at: _Moment
     tag: _Text = ""
+    pty: bool = False
+    stdin: bool = False
+    shell: bool = False
     exit: _Exit | None = None
 
 
@@ -69,12 +73,16 @@ class _File(msgspec.Struct):
     type: Annotated[str, Meta(max_length=16)]
     size: _Count
     mode: Annotated[int, Meta(ge=0, le=0o7777)]
-    mtime_ns: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+    mtime_ns: _Nanoseconds
     uid: Annotated[int, Meta(ge=0, le=2**32 - 1)]
     gid: Annotated[int, Meta(ge=0, le=2**32 - 1)]
     user: _Text | None = None
     group: _Text | None = None
     target: _Path | None = None
+    atime_ns: _Nanoseconds | None = None
+    ctime_ns: _Nanoseconds | None = None
+    links: _Count | None = None
+    mime: _Text | None = None
 
 
 def started(value: Any) -> ProcessStarted:
@@ -111,6 +119,13 @@ def process(value: Any) -> ProcessView:
         running=words.exit is None,
         exit_code=words.exit.code if words.exit else None,
         started_at=moment(words.started_at),
+        pty=words.pty,
+        stdin=words.stdin,
+        shell=words.shell,
+        signal=words.exit.signal if words.exit else None,
+        timed_out=words.exit is not None and words.exit.timed_out,
+        oom=words.exit is not None and words.exit.oom,
+        duration_s=words.exit.duration_s if words.exit else None,
     )
 
 
@@ -130,6 +145,10 @@ def file(value: Any) -> FileView:
         group=words.group if words.group is not None else str(words.gid),
         modified_at=moment(words.mtime_ns / 1e9),
         link_target=words.target,
+        accessed_at=None if words.atime_ns is None else moment(words.atime_ns / 1e9),
+        changed_at=None if words.ctime_ns is None else moment(words.ctime_ns / 1e9),
+        links=words.links,
+        mime=words.mime,
     )
 
 

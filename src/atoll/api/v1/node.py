@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
+
 from atoll import telemetry
 from atoll.api.endpoint import Call, Endpoint, Nothing, Reply
 from atoll.wire.public import Health, NodeView, TemplateList, TemplateView
@@ -17,10 +19,11 @@ async def templates(call: Call[Nothing, Nothing]) -> TemplateList:
 
 
 async def node(call: Call[Nothing, Nothing]) -> NodeView:
-    return NodeView(**dataclasses.asdict(call.control.node_status()))
+    return msgspec.convert(dataclasses.asdict(call.control.node_status()), NodeView)
 
 
 async def metrics(call: Call[Nothing, Nothing]) -> Reply:
+    call.control.metrics.show_warm(call.control.node_status().warm)
     text = call.control.metrics.render(await call.control.sandbox_counts())
     return Reply(text, media_type=telemetry.CONTENT_TYPE)
 

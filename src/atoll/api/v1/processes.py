@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
@@ -24,6 +24,8 @@ from atoll.wire.public import (
     ProcessSignal,
     ProcessStart,
     ProcessStarted,
+    ProcessView,
+    PtySize,
 )
 
 _STREAMS = {framing.STDOUT: "stdout", framing.STDERR: "stderr"}
@@ -36,10 +38,11 @@ class StartQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class OutputQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Where to go on reading, in bytes from the beginning of each stream."""
+    """Where to go on reading, in bytes from the beginning of each stream; with `follow=false`, what there is now."""
 
     stdout_offset: int = 0
     stderr_offset: int = 0
+    follow: bool = True
 
 
 class StdinQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,7 +70,8 @@ async def start(call: Call[ProcessStart, StartQuery]) -> Reply | Streamed:
 
 async def output(call: Call[Nothing, OutputQuery]) -> Streamed:
     offsets = {"stdout": call.query.stdout_offset, "stderr": call.query.stderr_offset}
-    params = {**process_params(call), "stdout_offset": offsets["stdout"], "stderr_offset": offsets["stderr"]}
+    where = {f"{name}_offset": offset for name, offset in offsets.items()}
+    params = {**process_params(call), **where, "until_now": not call.query.follow}
     sandbox = await call.control.guest(call.principal, call.path["sandbox"])
 
     async def follow() -> None:
@@ -85,8 +89,20 @@ async def list_all(call: Call[Nothing, Nothing]) -> ProcessList:
         return ProcessList(items=[guestwords.process(entry) async for entry in found])
 
 
+async def show(call: Call[Nothing, Nothing]) -> ProcessView:
+    sandbox = await call.control.guest(call.principal, call.path["sandbox"])
+    return guestwords.process(await sandbox.call("process.show", process_params(call)))
+
+
+async def resize(call: Call[PtySize, Nothing]) -> None:
+    params = {**process_params(call), "cols": call.body.cols, "rows": call.body.rows}
+    sandbox = await call.control.guest(call.principal, call.path["sandbox"])
+    await sandbox.call("process.resize", params)
+
+
 async def signal(call: Call[ProcessSignal, Nothing]) -> None:
-    params = {**process_params(call), "signal": call.body.signal, "group": call.body.group}
+    wanted = call.body
+    params = {**process_params(call), "signal": wanted.signal, "group": wanted.group, "tree": wanted.tree}
     sandbox = await call.control.guest(call.principal, call.path["sandbox"])
     await sandbox.call("process.signal", params)
 
@@ -109,9 +125,14 @@ async def upload(call: Call[Any, Any], stream: GuestStream) -> dict[str, Any]:
     raise guestwords.ended_early()
 
 
-async def events(stream: GuestStream, offsets: dict[str, int]) -> AsyncGenerator[ProcessEvent, None]:
+async def events(
+    stream: GuestStream,
+    offsets: dict[str, int],
+    *,
+    begun: bool = False,
+    end: Callable[[Any], Any] = guestwords.exited,
+) -> AsyncGenerator[Any, None]:
     """The public events of a followed process: started, output and gaps, exited. Nothing after the exit is read."""
-    begun = False
     async for message in stream:
         if isinstance(message, guest.Data):
             name = _STREAMS.get(message.kind)
@@ -125,7 +146,8 @@ async def events(stream: GuestStream, offsets: dict[str, int]) -> AsyncGenerator
                 yield event
             begun = True
         elif isinstance(message, guest.End) and begun:
-            yield guestwords.exited(message.value)
+            if "running" not in message.value:
+                yield end(message.value)
             return
         else:
             break
@@ -154,8 +176,10 @@ def start_params(body: ProcessStart) -> dict[str, Any]:
 
 
 def process_params(call: Call[Any, Any]) -> dict[str, Any]:
-    """A process by its id, or by its number inside the sandbox."""
+    """A process by its id, by its number inside the sandbox, or by `tag:` and its tag (the newest of several)."""
     reference = call.path["process"]
+    if reference.startswith("tag:"):
+        return {"tag": reference[4 : 5 + limits.TAG_CHARS_MAX]}
     if reference.isascii() and reference.isdigit() and len(reference) <= 10:
         return {"pid": int(reference)}
     return {"id": reference[:64]}
@@ -164,7 +188,7 @@ def process_params(call: Call[Any, Any]) -> dict[str, Any]:
 PATH = SANDBOX + "/processes"
 ONE = PATH + "/{process}"
 _EVENTS = {encodings.NDJSON: ProcessEvent, encodings.FRAMES: None}
-_ERRORS = (NotFound, Conflict, GuestFailed)
+ERRORS = (NotFound, Conflict, GuestFailed)
 
 ENDPOINTS = (
     Endpoint(
@@ -177,9 +201,11 @@ ENDPOINTS = (
         answer=ProcessStarted,
         status=201,
         gives=_EVENTS,
-        errors=(InvalidArgument, *_ERRORS),
+        errors=(InvalidArgument, *ERRORS),
     ),
-    Endpoint("GET", PATH, "List processes", list_all, answer=ProcessList, errors=_ERRORS),
+    Endpoint("GET", PATH, "List processes", list_all, answer=ProcessList, errors=ERRORS),
+    Endpoint("GET", ONE, "Show a process", show, answer=ProcessView, errors=ERRORS),
+    Endpoint("POST", ONE + "/resize", "Tell a terminal its new size", resize, body=PtySize, errors=ERRORS),
     Endpoint(
         "GET",
         ONE + "/output",
@@ -187,9 +213,9 @@ ENDPOINTS = (
         output,
         query=OutputQuery,
         gives=_EVENTS,
-        errors=_ERRORS,
+        errors=ERRORS,
     ),
-    Endpoint("POST", ONE + "/signal", "Send a signal to a process", signal, body=ProcessSignal, errors=_ERRORS),
+    Endpoint("POST", ONE + "/signal", "Send a signal to a process", signal, body=ProcessSignal, errors=ERRORS),
     Endpoint(
         "POST",
         ONE + "/stdin",
@@ -198,6 +224,6 @@ ENDPOINTS = (
         query=StdinQuery,
         answer=InputWritten,
         takes="application/octet-stream",
-        errors=_ERRORS,
+        errors=ERRORS,
     ),
 )

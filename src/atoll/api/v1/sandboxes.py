@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
-from atoll.api.endpoint import Call, Endpoint, Nothing
-from atoll.control.service import Query
+from atoll.api.endpoint import Call, Endpoint, Nothing, Reply
+from atoll.api.v1.events import aware
+from atoll.control.service import REPEATED, Query
 from atoll.model import limits
-from atoll.model.errors import Conflict, InvalidArgument, NotFound, OutOfSpace, Unavailable
+from atoll.model.errors import Conflict, InvalidArgument, LimitExceeded, NotFound, OutOfSpace, Unavailable
 from atoll.model.lifecycle import State
+from atoll.model.text import is_text
 from atoll.wire.public import SandboxCreate, SandboxCreated, SandboxDeadline, SandboxPage, SandboxView
 
 
@@ -19,6 +23,9 @@ class ListQuery(msgspec.Struct, forbid_unknown_fields=True):
     template: str | None = None
     name: str | None = None
     metadata: list[str] = []
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    count: bool = False
     limit: int = limits.PAGE_ITEMS_DEFAULT
     cursor: str | None = None
 
@@ -26,18 +33,33 @@ class ListQuery(msgspec.Struct, forbid_unknown_fields=True):
         pairs = [entry.partition("=") for entry in self.metadata]
         if not all(equals for _, equals, _ in pairs):
             raise InvalidArgument("metadata is given as key=value", code="invalid_query")
-        return Query(tuple(self.state), self.template, self.name, {key: value for key, _, value in pairs})
+        metadata = {key: value for key, _, value in pairs}
+        if not all(map(is_text, (self.template or "", self.name or "", *metadata, *metadata.values()))):
+            raise InvalidArgument("a filter is no text", code="invalid_query")
+        return Query(
+            tuple(self.state),
+            self.template,
+            self.name,
+            metadata,
+            aware(self.created_after),
+            aware(self.created_before),
+            self.count,
+        )
 
 
-async def create(call: Call[SandboxCreate, Nothing]) -> SandboxCreated:
-    sandbox, started = await call.control.sandbox_create(call.principal, call.body.spec())
-    return SandboxCreated(sandbox=SandboxView.of(sandbox), steps_ms=dict(started.steps_ms))
+async def create(call: Call[SandboxCreate, Nothing]) -> Reply:
+    """With the header `Idempotency-Key` a create that is repeated gives back the same sandbox, with status 200."""
+    key = call.header(b"idempotency-key")
+    sandbox, started = await call.control.sandbox_create(call.principal, call.body.spec(), key)
+    created = SandboxCreated(sandbox=SandboxView.of(sandbox), steps_ms=dict(started.steps_ms), way=started.way)
+    return Reply(created, status=200 if started.way == REPEATED else 201)
 
 
 async def list_page(call: Call[Nothing, ListQuery]) -> SandboxPage:
     query = call.query
     page = await call.control.sandbox_list(call.principal, query.wanted(), query.cursor, query.limit)
-    return SandboxPage(items=[SandboxView.of(sandbox) for sandbox in page.items], next=page.next)
+    items = [SandboxView.of(sandbox) for sandbox in page.items]
+    return SandboxPage(items=items, next=page.next, total=page.total)
 
 
 async def show(call: Call[Nothing, Nothing]) -> SandboxView:
@@ -65,7 +87,7 @@ ENDPOINTS = (
         body=SandboxCreate,
         answer=SandboxCreated,
         status=201,
-        errors=(InvalidArgument, NotFound, Conflict, Unavailable, OutOfSpace),
+        errors=(InvalidArgument, NotFound, Conflict, LimitExceeded, Unavailable, OutOfSpace),
     ),
     Endpoint("GET", PATH, "List sandboxes, newest first", list_page, query=ListQuery, answer=SandboxPage),
     Endpoint(

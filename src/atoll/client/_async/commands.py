@@ -14,7 +14,7 @@ from atoll.client._events import Collector, CommandResult, EventReader, Output
 from atoll.client._twins import AsyncBeside, AsyncSource, async_notify
 from atoll.model import limits
 from atoll.model.errors import Conflict, ConnectionFailed, NotFound
-from atoll.wire.public import ProcessList, ProcessStart, ProcessStarted, ProcessView
+from atoll.wire.public import ProcessList, ProcessStart, ProcessStarted, ProcessView, PtySize
 
 Command = str | list[str] | tuple[str, ...]
 OnOutput = Callable[[str], Any]
@@ -66,8 +66,13 @@ class AsyncCommands:
         timeout_s: float | None = None,
         stdin: bool = False,
         tag: str | None = None,
+        login: bool = False,
+        pty: tuple[int, int] | None = None,
+        nice: int | None = None,
     ) -> AsyncProcess:
         """Start a command and go on at once; it has no time limit unless one is given.
+
+        `pty` gives it a terminal of so many columns and rows, and `login` runs it in a login shell.
 
         Example:
             p = await sb.commands.start(["python3", "-m", "http.server", "8000"])
@@ -75,7 +80,8 @@ class AsyncCommands:
             await p.kill()
         """
         options = {"env": dict(env) if env else None, "cwd": cwd, "user": user, "timeout_s": timeout_s, "tag": tag}
-        body = exchange.start_body(cmd, **options, stdin=stdin or None)
+        size = PtySize(cols=pty[0], rows=pty[1]) if pty else None
+        body = exchange.start_body(cmd, **options, stdin=stdin or None, login=login or None, pty=size, nice=nice)
         started = await self._transport.call("POST", f"{self._path}?follow=false", ProcessStarted, body)
         return AsyncProcess(self._transport, self._path, EventReader(started.id, started.pid))
 

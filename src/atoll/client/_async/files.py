@@ -1,200 +1,34 @@
-"""Files of a sandbox: read, write, list, move, remove; large ones as streams."""
+"""Files of a sandbox: all that can be done with them, and signed addresses for those who have no key."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-from atoll.client import _exchange as exchange
-from atoll.client._async.transport import AsyncTransport
-from atoll.client._local import LocalTarget, open_source
-from atoll.client._twins import AsyncSource, async_chunks
-from atoll.model import limits
-from atoll.model.errors import NotFound, TooLarge
-from atoll.wire.public import DirectoryCreate, FileList, FileMove, FileView, FileWritten
-
-Views = list[FileView]
-Pieces = list[bytes]
-_RAW = "application/octet-stream"
+from atoll.client._async.archives import AsyncArchives
+from atoll.client._async.filecontent import AsyncFileContent
+from atoll.client._async.filetext import AsyncFileText
+from atoll.client._async.filetree import AsyncFileTree
+from atoll.wire.public import FileUrl, FileUrlCreate
 
 
-class AsyncFiles:
+class AsyncFiles(AsyncFileContent, AsyncFileTree, AsyncFileText, AsyncArchives):
     """`sb.files`: the files of a sandbox. Paths are absolute, or relative to the user's home."""
 
-    def __init__(self, transport: AsyncTransport, sandbox_path: str) -> None:
-        self._transport = transport
-        self._path = f"{sandbox_path}/files"
-        self._directories_path = f"{sandbox_path}/directories"
-
-    async def read(self, path: str, *, user: str | None = None) -> str:
-        """The text of a file; bytes that are not UTF-8 are kept as surrogates, so `write` gives them back.
+    async def download_url(self, path: str, *, expires_s: float | None = None, user: str | None = None) -> str:
+        """An address from which anybody can GET this one file, without a key, until it expires.
 
         Example:
-            text = await sb.files.read("/etc/os-release")
+            print(await sb.files.download_url("report.pdf", expires_s=60))
         """
-        return (await self.read_bytes(path, user=user)).decode("utf-8", "surrogateescape")
+        return await self._url("GET", path, expires_s, user)
 
-    async def read_bytes(
-        self, path: str, *, offset: int | None = None, length: int | None = None, user: str | None = None
-    ) -> bytes:
-        """The bytes of a file, or of a part of it. What is too large for memory is refused: use `download`.
+    async def upload_url(self, path: str, *, expires_s: float | None = None, user: str | None = None) -> str:
+        """An address to which anybody can PUT this one file, without a key, until it expires.
 
         Example:
-            head = await sb.files.read_bytes("data.bin", length=512)
+            print(await sb.files.upload_url("input.csv", expires_s=60))
         """
-        pieces: Pieces = []
-        size_bytes = 0
-        async for data in self.stream(path, offset=offset, length=length, user=user):
-            pieces.append(data)  # joined once at the end: a growing buffer is copied again and again
-            size_bytes += len(data)
-            if size_bytes > limits.FILE_READ_BYTES_MAX:
-                raise TooLarge(
-                    f"{path!r} has more than {limits.FILE_READ_BYTES_MAX} bytes",
-                    hint="Use files.download(path, local_path), or read a part with offset= and length=.",
-                )
-        return b"".join(pieces)
+        return await self._url("PUT", path, expires_s, user)
 
-    async def stream(
-        self, path: str, *, offset: int | None = None, length: int | None = None, user: str | None = None
-    ) -> AsyncIterator[bytes]:
-        """The bytes of a file in pieces, however large it is.
-
-        Example:
-            async for data in sb.files.stream("video.mp4"):
-                print(len(data))
-        """
-        where = exchange.query(path=path, offset=offset, length=length, user=user)
-        async with self._transport.stream(
-            "GET", f"{self._path}/content{where}", accept=_RAW, read_s=limits.CLIENT_ANSWER_S_MAX
-        ) as response:
-            async for data in response.aiter_raw():
-                yield data
-
-    async def write(
-        self,
-        path: str,
-        data: AsyncSource,
-        *,
-        mode: int | None = None,
-        append: bool = False,
-        user: str | None = None,
-    ) -> FileWritten:
-        """Write a file from text, bytes, an iterable of bytes, or a file that is open in binary mode.
-
-        Folders on the way are made. A file that was there is replaced at once or not at all.
-
-        Example:
-            await sb.files.write("/home/user/a.txt", "hello")
-            await sb.files.write("run.sh", "#!/bin/sh\\necho hi\\n", mode=0o755)
-        """
-        where = exchange.query(path=path, mode=_octal(mode), append=append or None, user=user)
-        target = f"{self._path}/content{where}"
-        if isinstance(data, str):
-            data = data.encode("utf-8", "surrogateescape")
-        if isinstance(data, bytes):
-            answer = await self._transport.fetch("PUT", target, data, content_type=_RAW)
-            return exchange.decode(answer, FileWritten)
-        async with self._transport.stream(
-            "PUT", target, async_chunks(data), content_type=_RAW, read_s=limits.CLIENT_ANSWER_S_MAX
-        ) as response:
-            return exchange.decode(await response.aread(), FileWritten)
-
-    async def upload(
-        self, local_path: str | os.PathLike[str], path: str, *, mode: int | None = None, user: str | None = None
-    ) -> FileWritten:
-        """Copy a file of this machine into the sandbox, in pieces.
-
-        Example:
-            await sb.files.upload("data.csv", "/home/user/data.csv")
-        """
-        where = exchange.query(path=path, mode=_octal(mode), user=user)
-        with open_source(Path(local_path)) as (file, size_bytes):
-            async with self._transport.stream(
-                "PUT",
-                f"{self._path}/content{where}",
-                async_chunks(file),
-                content_type=_RAW,
-                content_bytes=size_bytes,
-                read_s=limits.CLIENT_ANSWER_S_MAX,
-            ) as response:
-                return exchange.decode(await response.aread(), FileWritten)
-
-    async def download(
-        self, path: str, local_path: str | os.PathLike[str], *, size_bytes_max: int | None = None
-    ) -> int:
-        """Copy a file of the sandbox to this machine, in pieces; says how many bytes it had.
-
-        The local file appears when it is complete. `size_bytes_max` protects your disk from a file without end.
-
-        Example:
-            await sb.files.download("/home/user/plot.png", "plot.png")
-        """
-        with LocalTarget(Path(local_path), size_bytes_max) as target:
-            async for data in self.stream(path):
-                target.write(data)
-        return target.size_bytes
-
-    async def list(self, path: str = ".", *, depth: int = 1, user: str | None = None) -> Views:
-        """What is in a folder, and in its folders down to `depth`.
-
-        Example:
-            for f in await sb.files.list("/home/user"):
-                print(f.type, f.size, f.name)
-        """
-        where = exchange.query(path=path, depth=depth, user=user)
-        return (await self._transport.call("GET", f"{self._path}{where}", FileList)).items
-
-    async def stat(self, path: str, *, user: str | None = None) -> FileView:
-        """What is known about one file or folder.
-
-        Example:
-            size = (await sb.files.stat("a.txt")).size
-        """
-        where = exchange.query(path=path, user=user)
-        return await self._transport.call("GET", f"{self._path}/stat{where}", FileView)
-
-    async def exists(self, path: str, *, user: str | None = None) -> bool:
-        """Whether there is such a file or folder.
-
-        Example:
-            if not await sb.files.exists("a.txt"):
-                await sb.files.write("a.txt", "")
-        """
-        try:
-            await self.stat(path, user=user)
-        except NotFound as error:
-            if error.code == "sandbox_not_found":
-                raise
-            return False
-        return True
-
-    async def remove(self, path: str, *, recursive: bool = False, user: str | None = None) -> None:
-        """Remove a file or an empty folder; with `recursive` a folder and all that is in it.
-
-        Example:
-            await sb.files.remove("build", recursive=True)
-        """
-        where = exchange.query(path=path, recursive=recursive or None, user=user)
-        await self._transport.fetch("DELETE", f"{self._path}{where}")
-
-    async def mkdir(self, path: str) -> None:
-        """Make a folder and those above it; one that is there already is fine.
-
-        Example:
-            await sb.files.mkdir("/home/user/project/src")
-        """
-        await self._transport.fetch("POST", self._directories_path, exchange.encode(DirectoryCreate(path=path)))
-
-    async def move(self, source: str, target: str) -> None:
-        """Move or rename a file or folder.
-
-        Example:
-            await sb.files.move("draft.txt", "final.txt")
-        """
-        body = FileMove(source=source, target=target)
-        await self._transport.fetch("POST", f"{self._path}/move", exchange.encode(body))
-
-
-def _octal(mode: int | None) -> str | None:
-    return None if mode is None else f"{mode:o}"
+    async def _url(self, method: str, path: str, expires_s: float | None, user: str | None) -> str:
+        body = FileUrlCreate(path=path, method=method, expires_s=expires_s, user=user)
+        made = await self._transport.call("POST", f"{self._path}/urls", FileUrl, body)
+        return self._transport.config.url + made.url

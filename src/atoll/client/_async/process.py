@@ -11,7 +11,7 @@ from atoll.client._events import Collector, CommandResult, Event, EventReader
 from atoll.client._twins import AsyncSource, async_chunks, async_sleep
 from atoll.model import limits
 from atoll.model.errors import ConnectionFailed, NotFound
-from atoll.wire.public import ProcessSignal
+from atoll.wire.public import ProcessSignal, ProcessView, PtySize
 
 
 class AsyncProcess:
@@ -94,13 +94,32 @@ class AsyncProcess:
             self._result = collector.result(self._reader.exited)
         return self._result.checked(f"process {self.id}") if check else self._result
 
-    async def signal(self, signal: str | int, *, group: bool = True) -> None:
+    async def info(self) -> ProcessView:
+        """What the sandbox knows about it now: whether it runs, and how it ended.
+
+        Example:
+            print((await p.info()).running)
+        """
+        return await self._transport.call("GET", self._path, ProcessView)
+
+    async def resize(self, cols: int, rows: int) -> None:
+        """Tell it the size of its terminal.
+
+        Example:
+            await p.resize(120, 40)
+        """
+        body = PtySize(cols=cols, rows=rows)
+        await self._transport.fetch("POST", f"{self._path}/resize", exchange.encode(body))
+
+    async def signal(self, signal: str | int, *, group: bool = True, tree: bool = False) -> None:
         """Send a signal, by name or number, to the process and those it started (`group`), or to it alone.
+
+        `tree` reaches also those that it started and that left its group.
 
         Example:
             await p.signal("INT")
         """
-        body = ProcessSignal(signal=signal, group=group)
+        body = ProcessSignal(signal=signal, group=group, tree=tree)
         await self._transport.fetch("POST", f"{self._path}/signal", exchange.encode(body))
 
     async def kill(self) -> None:

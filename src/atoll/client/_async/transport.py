@@ -31,14 +31,16 @@ _SOCKET_OPTIONS = [
 
 
 @functools.cache
-def _tls() -> ssl.SSLContext:
+def _tls(ca: str) -> ssl.SSLContext:
+    if ca:
+        return ssl.create_default_context(cafile=ca)
     return httpx2.create_ssl_context()  # 100 ms: made once, and only for a server with TLS
 
 
 def _client(config: Config) -> httpx2.AsyncClient:
     # A proxy of the environment is for other machines; a server on this one is reached directly.
     trust_env = not config.is_loopback
-    verify: ssl.SSLContext | bool = _tls() if config.is_tls else False
+    verify: ssl.SSLContext | bool = _tls(config.ca) if config.is_tls else False
     bounds = httpx2.Limits(
         max_connections=limits.CLIENT_CONNECTIONS_MAX,
         max_keepalive_connections=limits.CLIENT_CONNECTIONS_MAX,
@@ -89,10 +91,12 @@ class AsyncTransport:
         body: msgspec.Struct | None = None,
         *,
         read_s: float | None = limits.CLIENT_ANSWER_S_MAX,
+        idempotency_key: str = "",
     ) -> Answer:
         """One request with JSON both ways."""
         content = exchange.encode(body) if body is not None else None
-        return exchange.decode(await self.fetch(method, path, content, read_s=read_s), kind)
+        answer = await self.fetch(method, path, content, read_s=read_s, idempotency_key=idempotency_key)
+        return exchange.decode(answer, kind)
 
     async def fetch(
         self,
@@ -102,9 +106,12 @@ class AsyncTransport:
         *,
         content_type: str = exchange.JSON,
         read_s: float | None = limits.CLIENT_ANSWER_S_MAX,
+        idempotency_key: str = "",
     ) -> bytes:
         """One request with its body in memory, and the bytes of its answer."""
-        async with self.stream(method, path, content, content_type=content_type, read_s=read_s) as response:
+        async with self.stream(
+            method, path, content, content_type=content_type, read_s=read_s, idempotency_key=idempotency_key
+        ) as response:
             return await response.aread()
 
     @asynccontextmanager
@@ -118,6 +125,7 @@ class AsyncTransport:
         content_type: str = exchange.JSON,
         content_bytes: int | None = None,
         read_s: float | None = None,
+        idempotency_key: str = "",
     ) -> AsyncIterator[httpx2.Response]:
         """One request whose answer is read by the caller. A status that is not a success is raised as its error."""
         headers = {"accept": accept}
@@ -125,6 +133,8 @@ class AsyncTransport:
             headers["content-type"] = content_type
         if content_bytes is not None:
             headers["content-length"] = str(content_bytes)
+        if idempotency_key:
+            headers[exchange.IDEMPOTENCY_KEY] = idempotency_key
         async with self._in_use():
             request = self._client.build_request(
                 method, self.config.url + path, content=content, headers=headers, timeout=_timeout(read_s)
@@ -158,7 +168,9 @@ class AsyncTransport:
                 return await self._client.send(request, stream=True)
             except httpx2.TransportError as error:
                 failure = _failure(error, sent=not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout))
-                delay_s = exchange.retry_delay_s(request.method, failure, attempt, replayable, random.random())  # noqa: S311
+                # With a key the server does it once, however often it is asked: as harmless as a PUT.
+                method = "PUT" if exchange.IDEMPOTENCY_KEY in request.headers else request.method
+                delay_s = exchange.retry_delay_s(method, failure, attempt, replayable, random.random())  # noqa: S311
                 if delay_s is None:
                     raise exchange.failure_error(failure, self.config.url) from error
             await async_sleep(delay_s)

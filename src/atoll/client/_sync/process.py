@@ -12,7 +12,7 @@ from atoll.client._events import Collector, CommandResult, Event, EventReader
 from atoll.client._twins import Source, chunks, sleep
 from atoll.model import limits
 from atoll.model.errors import ConnectionFailed, NotFound
-from atoll.wire.public import ProcessSignal
+from atoll.wire.public import ProcessSignal, ProcessView, PtySize
 
 
 class Process:
@@ -95,13 +95,32 @@ class Process:
             self._result = collector.result(self._reader.exited)
         return self._result.checked(f"process {self.id}") if check else self._result
 
-    def signal(self, signal: str | int, *, group: bool = True) -> None:
+    def info(self) -> ProcessView:
+        """What the sandbox knows about it now: whether it runs, and how it ended.
+
+        Example:
+            print((p.info()).running)
+        """
+        return self._transport.call("GET", self._path, ProcessView)
+
+    def resize(self, cols: int, rows: int) -> None:
+        """Tell it the size of its terminal.
+
+        Example:
+            p.resize(120, 40)
+        """
+        body = PtySize(cols=cols, rows=rows)
+        self._transport.fetch("POST", f"{self._path}/resize", exchange.encode(body))
+
+    def signal(self, signal: str | int, *, group: bool = True, tree: bool = False) -> None:
         """Send a signal, by name or number, to the process and those it started (`group`), or to it alone.
+
+        `tree` reaches also those that it started and that left its group.
 
         Example:
             p.signal("INT")
         """
-        body = ProcessSignal(signal=signal, group=group)
+        body = ProcessSignal(signal=signal, group=group, tree=tree)
         self._transport.fetch("POST", f"{self._path}/signal", exchange.encode(body))
 
     def kill(self) -> None:

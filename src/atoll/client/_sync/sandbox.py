@@ -4,22 +4,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 
 from atoll.client import _exchange as exchange
+from atoll.client._sync.code import Code
 from atoll.client._sync.commands import Commands
 from atoll.client._sync.files import Files
+from atoll.client._sync.git import Git
+from atoll.client._sync.metrics import Metrics
+from atoll.client._sync.network import Network
+from atoll.client._sync.ports import Ports
+from atoll.client._sync.shell import Shell, shell_start
+from atoll.client._sync.states import States
+from atoll.client._sync.terminal import Terminals
 from atoll.client._sync.transport import Transport
 from atoll.client._config import discover
+from atoll.client._policies import PolicyLike
 from atoll.client._twins import shield
 from atoll.model.errors import AtollError
 from atoll.model.sandbox import DEFAULT_TEMPLATE, DEFAULT_TIMEOUT_S
 from atoll.wire.public import (
+    SandboxCreate,
     SandboxCreated,
     SandboxDeadline,
     SandboxPage,
     SandboxView,
+    SnapshotView,
     TemplateList,
     TemplateView,
 )
@@ -28,7 +41,7 @@ _PATH = "/v1/sandboxes"
 Templates = list[TemplateView]
 
 
-class Sandbox:
+class Sandbox(States):
     """One isolated Linux computer. As a context manager it is killed at the end of the block.
 
     Example:
@@ -38,7 +51,11 @@ class Sandbox:
     """
 
     def __init__(
-        self, transport: Transport, view: SandboxView, steps_ms: Mapping[str, float] | None = None
+        self,
+        transport: Transport,
+        view: SandboxView,
+        steps_ms: Mapping[str, float] | None = None,
+        way: str = "",
     ) -> None:
         """For `create` and `connect`; those are the ways to one."""
         self._transport = transport
@@ -47,13 +64,21 @@ class Sandbox:
         self._released = False
         self.steps_ms = dict(steps_ms or {})
         """Where the time of its creation went, in milliseconds; empty if it was not created here."""
+        self.way = way
+        """How it came to be: `pool`, `shell`, `image` or `boot`; empty if it was not created here."""
         self.commands = Commands(transport, self._path)
         self.files = Files(transport, self._path)
+        self.network = Network(transport, self._path)
+        self.code = Code(transport, self._path)
+        self.ports = Ports(transport, self._path)
+        self.terminals = Terminals(transport, self._path)
+        self.metrics = Metrics(transport, self._path)
+        self.git = Git(transport, self._path)
 
     @classmethod
     def create(
         cls,
-        template: str = DEFAULT_TEMPLATE,
+        template: str | SnapshotView = DEFAULT_TEMPLATE,
         *,
         name: str | None = None,
         metadata: Mapping[str, str] | None = None,
@@ -63,14 +88,33 @@ class Sandbox:
         disk: int | str | None = None,
         pids: int | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        policy: PolicyLike | None = None,
+        secrets: Sequence[str] = (),
+        external_id: str | None = None,
+        budget_s: float | None = None,
+        budget_money: float | None = None,
+        on_deadline: str = "kill",
+        idle_timeout_s: float | None = None,
+        auto_resume: bool = False,
+        with_memory: bool = True,
+        volumes: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
         url: str | None = None,
         api_key: str | None = None,
     ) -> Sandbox:
-        """Create a sandbox from a template and wait until it answers.
+        """Create a sandbox from a template or a snapshot and wait until it answers.
 
         After `timeout_s` it is killed, unless `set_timeout` moves that. `cpu` is in cores; `memory` and `disk` are
-        bytes, or text such as "2GiB". Without `url` and `api_key`, ATOLL_URL and ATOLL_API_KEY are used, else the
-        server of this machine.
+        bytes, or text such as "2GiB". `policy` says what it may reach (without one: nothing), as a list of hosts or in
+        full; `secrets` names those whose placeholders it gets. Without `url` and `api_key`, ATOLL_URL and
+        ATOLL_API_KEY are used, else the server of this machine.
+
+        `external_id` finds it again for ever; `budget_s` and `budget_money` end it when spent; the same
+        `idempotency_key` gives back the same sandbox.
+        `on_deadline` says what happens at its deadline, or after `idle_timeout_s` without use: "kill", "pause" or
+        "standby". With `auto_resume` a call wakes it when it is paused. Of a snapshot its memory is used too, unless
+        `with_memory` is false. `volumes` are paths with the volume that is mounted there: {"/data": "name"}, or
+        "name:ro" to read only.
 
         Example:
             sb = Sandbox.create("code", timeout_s=300, env={"A": "1"}, metadata={"run": "7"}, memory="2GiB")
@@ -85,14 +129,28 @@ class Sandbox:
             disk=disk,
             pids=pids,
             timeout_s=timeout_s,
+            policy=policy,
+            secrets=secrets,
+            external_id=external_id,
+            budget_s=budget_s,
+            budget_money=budget_money,
+            on_deadline=on_deadline,
+            idle_timeout_s=idle_timeout_s,
+            auto_resume=auto_resume,
+            with_memory=with_memory,
+            volumes=volumes,
         )
         transport = Transport.acquire(discover(url, api_key, os.environ))
+        return cls._ordered(transport, body, idempotency_key or uuid.uuid4().hex)
+
+    @classmethod
+    def _ordered(cls, transport: Transport, body: SandboxCreate, once: str) -> Sandbox:
         try:
-            created = transport.call("POST", _PATH, SandboxCreated, body)
+            created = transport.call("POST", _PATH, SandboxCreated, body, idempotency_key=once)
         except BaseException:
             transport.release()
             raise
-        return cls(transport, created.sandbox, created.steps_ms)
+        return cls(transport, created.sandbox, created.steps_ms, created.way)
 
     @classmethod
     def connect(cls, id_or_name: str, *, url: str | None = None, api_key: str | None = None) -> Sandbox:
@@ -131,6 +189,8 @@ class Sandbox:
         template: str | None = None,
         name: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
         limit: int | None = None,
         url: str | None = None,
         api_key: str | None = None,
@@ -142,7 +202,7 @@ class Sandbox:
                 print(info.id, info.name)
         """
         transport = Transport.acquire(discover(url, api_key, os.environ))
-        filters = exchange.list_filters(state, template, name, metadata)
+        filters = exchange.list_filters(state, template, name, metadata, created_after, created_before)
         left, cursor = limit, None
         try:
             while left is None or left > 0:
@@ -154,6 +214,32 @@ class Sandbox:
                 cursor = page.next
                 if cursor is None:
                     return
+        finally:
+            transport.release()
+
+    @classmethod
+    def count(
+        cls,
+        *,
+        state: str | None = None,
+        template: str | None = None,
+        name: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        url: str | None = None,
+        api_key: str | None = None,
+    ) -> int:
+        """How many of your sandboxes there are, also those that have ended.
+
+        Example:
+            print(Sandbox.count(state="running"))
+        """
+        filters = exchange.list_filters(state, template, name, metadata, created_after, created_before)
+        where = exchange.list_query([*filters, ("count", "true")], 1, None)
+        transport = Transport.acquire(discover(url, api_key, os.environ))
+        try:
+            return (transport.call("GET", f"{_PATH}{where}", SandboxPage)).total or 0
         finally:
             transport.release()
 
@@ -169,6 +255,23 @@ class Sandbox:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.name or ''}>".replace(" >", ">")
+
+    def shell(
+        self,
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+        login: bool = False,
+        tag: str | None = None,
+    ) -> Shell:
+        """A session: the folder, variables and functions of one command are there for the next.
+
+        Example:
+            sh = sb.shell(cwd="/tmp")
+            sh.run("X=1")
+        """
+        return Shell(self._transport, self._path, shell_start(env, cwd, user, login, tag))
 
     def info(self) -> SandboxView:
         """What the server knows about it now: state, deadline, resources, and why it ended if it did.

@@ -6,6 +6,9 @@ and not one for every statement (seen: a write of one row 0.3 ms this way, 0.8 t
 SQLite allows one writer at a time. A writer takes the lock when it begins (BEGIN IMMEDIATE), not in the middle, where
 it could only fail; writers of this process queue for it here, others (a backup, a second process) are waited for by
 SQLite itself. A transaction that has begun is waited for even by a caller who is cancelled, so its outcome is known.
+
+PostgreSQL would allow many. There a writer begins with an advisory lock, so that what holds on one database holds on
+the other: whoever counts and then adds is alone, and the numbers of events are in the order of their commits.
 """
 
 from __future__ import annotations
@@ -20,12 +23,15 @@ import anyio.to_thread
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError, DataError, InterfaceError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from atoll.model import limits
-from atoll.model.errors import Internal, Unavailable
+from atoll.model.errors import Internal, InvalidArgument, Unavailable
+
+_WRITER_LOCK = 0x61746F6C6C  # "atoll"; one number for all that write to this database
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,16 +50,7 @@ class Store:
     @asynccontextmanager
     async def open(cls, url: str) -> AsyncIterator[Store]:
         """Open the database at an SQLAlchemy address, with its schema brought up to date."""
-        engine = create_engine(
-            url,
-            pool_size=limits.DATABASE_CONNECTIONS_MAX,
-            max_overflow=0,
-            pool_timeout=limits.DATABASE_BUSY_S,
-            connect_args={"check_same_thread": False} if url.startswith("sqlite") else {},
-        )
-        if engine.dialect.name == "sqlite":
-            event.listen(engine, "connect", _on_connect)
-            event.listen(engine, "begin", _on_begin)
+        engine = _engine(url)
         store = cls(engine)
         try:
             await store.write(_migrate)
@@ -85,14 +82,54 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+def _engine(url: str) -> Engine:
+    is_sqlite = url.startswith("sqlite:")
+    busy_ms = int(limits.DATABASE_BUSY_S * 1000)
+    try:
+        address = make_url(url)
+        if address.drivername == "postgresql":
+            address = address.set(drivername="postgresql+psycopg")
+        if address.drivername not in ("sqlite", "postgresql+psycopg"):
+            raise ArgumentError(address.drivername)
+        engine = create_engine(
+            address,
+            pool_size=limits.DATABASE_CONNECTIONS_MAX,
+            max_overflow=0,
+            pool_timeout=limits.DATABASE_BUSY_S,
+            pool_pre_ping=not is_sqlite,  # a server that was restarted is noticed before a transaction begins
+            connect_args={"check_same_thread": False}
+            if is_sqlite
+            else {"connect_timeout": int(limits.DATABASE_BUSY_S), "options": f"-c lock_timeout={busy_ms}"},
+        )
+    except ModuleNotFoundError as error:
+        raise Unavailable(
+            f"the driver of this database is not installed ({error.name} is missing)",
+            code="not_installed",
+            hint="pip install 'atoll[postgres]'",
+        ) from error
+    except (ArgumentError, NoSuchModuleError):
+        raise InvalidArgument(
+            "database is not the address of a database",
+            code="invalid_settings",
+            hint="Write postgresql://user:password@host/name, or leave it out for SQLite in the data directory.",
+        ) from None
+    if is_sqlite:
+        event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", _on_begin if is_sqlite else _on_begin_postgresql)
+    return engine
+
+
 async def _in_thread(run: Callable[[], T], limiter: anyio.CapacityLimiter) -> T:
     """Run a transaction. A database that is locked for too long, full or gone is a reason to retry, not a bug."""
     try:
         return await anyio.to_thread.run_sync(run, limiter=limiter)
-    except (OperationalError, PoolTimeoutError) as error:
+    except (OperationalError, InterfaceError, PoolTimeoutError) as error:
         raise Unavailable(
             "the database does not answer", code="database_unavailable", hint="Try again.", detail=str(error)
         ) from error
+    except (DataError, UnicodeEncodeError) as error:
+        # A number that is too large, a NUL, half a character: no database keeps it, so it is nowhere to be found.
+        raise InvalidArgument("a value is no text or no number that can be kept", code="invalid_text") from error
 
 
 def _on_connect(connection: DBAPIConnection, _record: object) -> None:
@@ -111,6 +148,11 @@ def _on_connect(connection: DBAPIConnection, _record: object) -> None:
 def _on_begin(connection: Connection) -> None:
     if connection.get_execution_options().get("atoll_writer"):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _on_begin_postgresql(connection: Connection) -> None:
+    if connection.get_execution_options().get("atoll_writer"):
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})")
 
 
 def _migrate(connection: Connection) -> None:

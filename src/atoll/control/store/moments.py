@@ -14,3 +14,11 @@ def to_us(moment: datetime) -> int:
 
 def from_us(value: int) -> datetime:
     return _EPOCH + value * _MICROSECOND
+
+
+def to_us_or_none(moment: datetime | None) -> int | None:
+    return None if moment is None else to_us(moment)
+
+
+def from_us_or_none(value: int | None) -> datetime | None:
+    return None if value is None else from_us(value)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, bindparam, func, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, Select, and_, bindparam, func, insert, or_, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from atoll.control.store.moments import from_us, to_us
@@ -19,7 +19,8 @@ from atoll.control.store.schema import sandbox_metadata, sandboxes
 from atoll.model.errors import Conflict
 from atoll.model.lifecycle import EndReason, State
 from atoll.model.resources import Resources
-from atoll.model.sandbox import Sandbox
+from atoll.model.sandbox import Budget, DeadlineAction, Sandbox
+from atoll.model.volume import VolumeMount
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Record:
 
     owner: str
     sandbox: Sandbox
+    key_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Filter:
     template: str | None = None
     name: str | None = None
     metadata: Mapping[str, str] | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,17 @@ class Position:
 
 
 def add(connection: Connection, record: Record) -> None:
-    """Put a new sandbox on record; Conflict (name_taken) if a live one of this owner has its name."""
+    """Put a new sandbox on record; Conflict if a live one of this owner has its name, or any its external id."""
     sandbox = record.sandbox
     try:
         connection.execute(_ADD, _to_row(record))
     except IntegrityError as error:
+        if "external" in str(error.orig):
+            raise Conflict(
+                f"there is a sandbox with the id {sandbox.external_id!r}, or was one",
+                code="id_taken",
+                hint="An id is used once; connect to the sandbox that has it, or choose another.",
+            ) from error
         raise Conflict(
             f"a live sandbox is already named {sandbox.name!r}",
             code="name_taken",
@@ -75,6 +85,11 @@ def by_live_name(connection: Connection, owner: str, name: str) -> Record | None
     return _from_row(row) if row else None
 
 
+def by_external_id(connection: Connection, owner: str, external_id: str) -> Record | None:
+    row = connection.execute(_BY_EXTERNAL_ID, {"owner": owner, "external_id": external_id}).one_or_none()
+    return _from_row(row) if row else None
+
+
 def live(connection: Connection) -> list[Record]:
     """Every sandbox, of any owner, that has not ended."""
     rows = connection.execute(select(sandboxes).where(sandboxes.c.ended_us.is_(None)))
@@ -87,20 +102,29 @@ def page(connection: Connection, wanted: Filter, after: Position | None, items_m
     return [_from_row(row) for row in rows]
 
 
+def count(connection: Connection, wanted: Filter) -> int:
+    """How many there are in all."""
+    matching = _page_query(wanted, None).order_by(None).subquery()
+    return connection.execute(select(func.count()).select_from(matching)).scalar_one()
+
+
 def overdue(connection: Connection, now: datetime) -> list[str]:
     """Running sandboxes whose deadline has come."""
     rows = connection.execute(_OVERDUE, {"now_us": to_us(now)})
     return [row.id for row in rows]
 
 
-def next_deadline(connection: Connection) -> datetime | None:
-    """The earliest deadline of a running sandbox."""
-    value = connection.execute(_NEXT_DEADLINE).scalar_one_or_none()
+def next_deadline(connection: Connection, after: datetime | None = None) -> datetime | None:
+    """The earliest deadline of a running sandbox, or the earliest after a moment."""
+    after_us = -1 if after is None else to_us(after)
+    value = connection.execute(_NEXT_DEADLINE, {"after_us": after_us}).scalar_one_or_none()
     return None if value is None else from_us(value)
 
 
-def count_by_state(connection: Connection) -> dict[State, int]:
-    rows = connection.execute(select(sandboxes.c.state, func.count()).group_by(sandboxes.c.state))
+def count_by_state(connection: Connection, owner: str | None = None) -> dict[State, int]:
+    """How many are in each state, of one owner or of all."""
+    query = select(sandboxes.c.state, func.count()).group_by(sandboxes.c.state)
+    rows = connection.execute(query if owner is None else query.where(sandboxes.c.owner == owner))
     return {State(state): count for state, count in rows}
 
 
@@ -132,6 +156,10 @@ def _page_query(wanted: Filter, after: Position | None) -> Select[Any]:
         query = query.where(sandboxes.c.template == wanted.template)
     if wanted.name is not None:
         query = query.where(sandboxes.c.name == wanted.name)
+    if wanted.created_after is not None:
+        query = query.where(sandboxes.c.created_us >= to_us(wanted.created_after))
+    if wanted.created_before is not None:
+        query = query.where(sandboxes.c.created_us < to_us(wanted.created_before))
     for key, value in (wanted.metadata or {}).items():
         entry = sandbox_metadata.c
         query = query.where(
@@ -158,6 +186,16 @@ def _to_row(record: Record) -> dict[str, Any]:
         "pids": sandbox.resources.pids,
         "state": sandbox.state.value,
         "created_us": to_us(sandbox.created_at),
+        "key_id": record.key_id,
+        "external_id": sandbox.external_id,
+        "deadline_action": sandbox.on_deadline.value,
+        "budget_s": sandbox.budget.seconds,
+        "budget_money": sandbox.budget.money,
+        "timeout_s": sandbox.timeout_s,
+        "idle_timeout_s": sandbox.idle_timeout_s,
+        "auto_resume": int(sandbox.auto_resume),
+        "volumes": json.dumps([asdict(mount) for mount in sandbox.volumes]),
+        "snapshot_id": sandbox.snapshot_id,
         **lifecycle_columns(sandbox),
     }
 
@@ -193,8 +231,16 @@ def _from_row(row: Row[Any]) -> Record:
         ended_at=None if value["ended_us"] is None else from_us(value["ended_us"]),
         end_reason=None if value["end_reason"] is None else EndReason(value["end_reason"]),
         end_detail=value["end_detail"],
+        external_id=value["external_id"],
+        on_deadline=DeadlineAction(value["deadline_action"]),
+        budget=Budget(value["budget_s"], value["budget_money"]),
+        timeout_s=value["timeout_s"],
+        idle_timeout_s=value["idle_timeout_s"],
+        auto_resume=bool(value["auto_resume"]),
+        volumes=tuple(VolumeMount(**mount) for mount in json.loads(value["volumes"])),
+        snapshot_id=value["snapshot_id"],
     )
-    return Record(owner=value["owner"], sandbox=sandbox)
+    return Record(owner=value["owner"], sandbox=sandbox, key_id=value["key_id"])
 
 
 # Statements of the hot paths are built once; building one costs about as much as running it.
@@ -204,6 +250,18 @@ _BY_ID = select(sandboxes).where(sandboxes.c.id == bindparam("sandbox_id"))
 _BY_LIVE_NAME = select(sandboxes).where(
     and_(sandboxes.c.owner == bindparam("owner"), sandboxes.c.name == bindparam("name"), sandboxes.c.ended_us.is_(None))
 )
-_RUNNING = and_(sandboxes.c.ended_us.is_(None), sandboxes.c.state == State.RUNNING.value)
+_BY_EXTERNAL_ID = select(sandboxes).where(
+    and_(sandboxes.c.owner == bindparam("owner"), sandboxes.c.external_id == bindparam("external_id"))
+)
+# One that is in standby because that is what its deadline says has no deadline until it wakes.
+_RUNNING = and_(
+    sandboxes.c.ended_us.is_(None),
+    or_(
+        sandboxes.c.state == State.RUNNING.value,
+        and_(sandboxes.c.state == State.STANDBY.value, sandboxes.c.deadline_action != DeadlineAction.STANDBY.value),
+    ),
+)
 _OVERDUE = select(sandboxes.c.id).where(_RUNNING, sandboxes.c.deadline_us <= bindparam("now_us"))
-_NEXT_DEADLINE = select(func.min(sandboxes.c.deadline_us)).where(_RUNNING)
+_NEXT_DEADLINE = select(func.min(sandboxes.c.deadline_us)).where(
+    _RUNNING, sandboxes.c.deadline_us > bindparam("after_us")
+)

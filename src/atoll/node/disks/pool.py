@@ -105,6 +105,11 @@ class Pool:
                 raise
         return path
 
+    def disk_limit(self, sandbox_id: str, quota_bytes: int) -> None:
+        """Another cap on the space that a sandbox may take (0: none)."""
+        with _meaning(f"the disk of {sandbox_id}"):
+            btrfs.quota_limit(self.disk_path(sandbox_id), quota_bytes)
+
     def disk_delete(self, sandbox_id: str) -> None:
         """Remove a sandbox's disk; one that is not there is fine."""
         with contextlib.suppress(NotFound), _meaning(f"the disk of {sandbox_id}"):

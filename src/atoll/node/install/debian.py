@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from atoll.model.errors import Unavailable
 from atoll.node import spawn
 from atoll.node.install import workplace
-from atoll.node.install.definitions import Definition
+from atoll.node.install.definitions import PATH, Definition
 
 # What the host's apt was told about reaching its sources holds for the same sources here.
 _CARRIED_OVER = re.compile(
@@ -40,6 +40,49 @@ def build(definition: Definition, suite: str, root: Path, work: Path, apt_dir: P
     argv += [f"--aptopt={line}" for line in carried_over(spawn.run(["apt-config", "dump"]).text)]
     argv += [f"--include={','.join(definition.packages)}", suite, root]
     workplace.run_logged([*argv, *_sources_write(apt_dir, suite, work)], log=work / "mmdebstrap.log")
+
+
+def add(packages: Sequence[str], suite: str, root: Path, work: Path, apt_dir: Path = Path("/etc/apt")) -> None:
+    """Put more packages into a root filesystem that has been built before.
+
+    The host fetches, because it is the host that knows its sources; the root's own dpkg installs.
+    """
+    state, archives = work / "apt-state", root / "var/cache/apt/archives"
+    # Without pages of manuals there is no folder for them, and Java's links to them would fail.
+    for folder in (state / "lists/partial", work / "apt-cache", archives / "partial", root / "usr/share/man/man1"):
+        folder.mkdir(parents=True, exist_ok=True)
+    options = {
+        "Dir::State": state,
+        "Dir::State::status": root / "var/lib/dpkg/status",
+        "Dir::Cache": work / "apt-cache",
+        "Dir::Cache::archives": archives,
+        "Dir::Etc::SourceList": "/dev/null",
+        "Dir::Etc::SourceParts": work / "sources",
+        "APT::Install-Recommends": "false",
+        "APT::Sandbox::User": "root",
+        "Acquire::Languages": "none",
+    }
+    (work / "sources").mkdir()
+    for path in _sources_write(apt_dir, suite, work):
+        path.rename(work / "sources" / path.name)
+    apt = ["apt-get", "--yes", "--quiet", *(f"--option={name}={value}" for name, value in options.items())]
+    workplace.run_logged([*apt, "update"], log=work / "update.log")
+    workplace.run_logged([*apt, "install", "--download-only", *packages], log=work / "fetch.log")
+    workplace.run_logged(
+        # With /proc: the scripts of some packages (Java's certificates) do not run without it.
+        [
+            "unshare",
+            "--mount",
+            f"--root={root}",
+            "--mount-proc",
+            "dpkg",
+            "--install",
+            "--recursive",
+            f"/{archives.relative_to(root)}",
+        ],
+        env={"PATH": PATH, "LANG": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"},
+        log=work / "dpkg.log",
+    )
 
 
 def carried_over(apt_config: str) -> list[str]:

@@ -65,6 +65,8 @@ def _build(definition: Definition, layout: Layout, pool: Pool, archive: Path) ->
             root = pool.root / "templates" / f".tmp-build-{definition.name}"
             _discard(root)
             btrfs.snapshot_create(pool.template_path(definition.parent), root)
+            if definition.packages:
+                debian.add(definition.packages, definitions.host_suite(), root, work)
         else:
             root = work / "root"
             debian.build(definition, definitions.host_suite(), root, work)
@@ -72,21 +74,28 @@ def _build(definition: Definition, layout: Layout, pool: Pool, archive: Path) ->
             if definition.requirements:
                 requirements = definitions.file_bytes("templates", definition.requirements)
                 python_packages.install(requirements, root, work, layout.machine)
+            _overlay(definition, root)
             if not definition.parent:
                 _furnish(definition, root)
+            if definition.prepare:
+                _prepare(definition, root, work)
             _archive(root, archive, work)
         finally:
             _discard(root)
 
 
-def _furnish(definition: Definition, root: Path) -> None:
-    """What packages do not bring: our files, the user and the folders every program expects."""
+def _overlay(definition: Definition, root: Path) -> None:
+    """Our own files, over what packages bring."""
     for path, content in definitions.overlay(definition.name):
         target = root / path.lstrip("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)  # it may be a link, and must not be written through
         target.write_bytes(content)
         os.chmod(target, _MODES.get(path, 0o644))
+
+
+def _furnish(definition: Definition, root: Path) -> None:
+    """What packages do not bring: the user and the folders every program expects."""
     if (root / "usr/sbin/useradd").exists():
         words = ["--uid", str(_USER_ID), "--user-group", "--create-home", "--shell", "/bin/bash", definition.user]
         workplace.run_contained(["chroot", root, "useradd", *words])
@@ -105,6 +114,15 @@ def _furnish(definition: Definition, root: Path) -> None:
     home = root / definition.workdir.lstrip("/")
     home.mkdir(parents=True, exist_ok=True)
     os.chown(home, _USER_ID, _USER_ID)
+
+
+def _prepare(definition: Definition, root: Path, work: Path) -> None:
+    own = [f"--reuid={_USER_ID}", f"--regid={_USER_ID}", "--clear-groups"]
+    workplace.run_logged(
+        ["unshare", "--mount", f"--root={root}", "--mount-proc", "setpriv", *own, *definition.prepare],
+        env={**definition.env, "HOME": definition.workdir},
+        log=work / "prepare.log",
+    )
 
 
 def _archive(root: Path, archive: Path, work: Path) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from atoll.model import limits
-from atoll.model.errors import GuestFailed
+from atoll.model.errors import GuestFailed, Internal
 from atoll.node import spawn
 from atoll.node.names import NETNS_FOLDER, HostNames
 from atoll.node.network import plan
@@ -44,6 +44,18 @@ class Network:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
 
+    def listen_tcp(self, port: int) -> socket.socket:
+        """A socket that takes the connections which the sandbox opens."""
+        with _inside(self._outer_fd):
+            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        return _bound(sock, port, limits.EGRESS_BACKLOG)
+
+    def listen_udp(self, port: int) -> socket.socket:
+        """A socket that takes the datagrams which the sandbox sends to this port."""
+        with _inside(self._outer_fd):
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        return _bound(sock, port, 0)
+
     async def dial(self, port: int) -> socket.socket:
         """A connection to a port of the sandbox."""
         sock = self.socket_open()
@@ -57,6 +69,18 @@ class Network:
             sock.close()
             raise
         return sock
+
+
+def _bound(sock: socket.socket, port: int, backlog: int) -> socket.socket:
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("0.0.0.0", port))  # noqa: S104 - of a namespace that is joined to one sandbox only
+        if backlog:
+            sock.listen(backlog)
+    except OSError as error:
+        sock.close()
+        raise Internal("the sandbox's network cannot be served", detail=str(error)) from error
+    return sock
 
 
 async def pair_create(pair: Pair) -> None:

@@ -6,8 +6,9 @@ Every sandbox has the same inner address, so that a snapshot fits anywhere. Two 
     outer   gate 10.0.0.1/30; no other link, no route, no forwarding
 
 The outer one is joined to nothing: not to the host, not to another sandbox. So what the sandbox sends ends there,
-unless we listen there. The rules drop even what is addressed to the outer namespace itself; only answers to connections
-that we opened come through.
+unless we listen there. Whatever TCP connection the sandbox opens is redirected to our proxy, and every DNS question to
+our server; while the server is away, nobody takes them. The rules drop all the rest, also what is addressed to the
+outer namespace itself; answers to connections that we opened come through.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ INNER_LINK = "eth0"
 OUTER_LINK = "gate"
 INNER_MAC = "02:00:0a:00:00:02"  # the same everywhere: a snapshot remembers it
 OUTER_MAC = "02:00:0a:00:00:01"
+PROXY_PORT = 15001  # in the outer namespace, where nobody else listens
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +77,25 @@ def outer_setup() -> str:
 
 
 def rules() -> str:
-    """The nftables rules of an outer namespace: nothing in but answers, nothing through."""
-    return """\
+    """The nftables rules of an outer namespace: TCP and DNS to us, answers in, nothing else, and nothing through."""
+    return f"""\
 table inet atoll
 delete table inet atoll
-table inet atoll {
-    chain input {
+table inet atoll {{
+    chain prerouting {{
+        type nat hook prerouting priority dstnat;
+        iifname {OUTER_LINK} ip saddr {INNER_ADDRESS} meta l4proto tcp redirect to :{PROXY_PORT}
+        iifname {OUTER_LINK} ip saddr {INNER_ADDRESS} udp dport 53 redirect to :53
+    }}
+    chain input {{
         type filter hook input priority filter; policy drop;
         iif lo accept
         ct state established,related accept
-    }
-    chain forward {
+        iifname {OUTER_LINK} ip saddr {INNER_ADDRESS} tcp dport {PROXY_PORT} accept
+        iifname {OUTER_LINK} ip saddr {INNER_ADDRESS} udp dport 53 accept
+    }}
+    chain forward {{
         type filter hook forward priority filter; policy drop;
-    }
-}
+    }}
+}}
 """

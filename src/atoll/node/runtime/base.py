@@ -98,6 +98,14 @@ class Box(Protocol):
         """Returns when the boundary has ended, for whatever reason, also if that was before the call."""
         ...
 
+    def alive(self) -> bool:
+        """Whether the boundary has not ended, as far as can be told at once."""
+        ...
+
+    async def kill(self) -> None:
+        """Nothing in it runs any more. Idempotent; `destroy` must still follow."""
+        ...
+
     async def destroy(self) -> None:
         """End it and free all that the driver made. Idempotent, and legal in every state, also half made."""
         ...

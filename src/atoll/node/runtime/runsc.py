@@ -71,7 +71,7 @@ class Runsc:
     async def discard(self, box_id: str, folder: Path) -> None:
         await self.run(folder, ("delete", "--force", box_id), check=False)
         # `delete` needs a state file; a create that was killed early has a sentry and none.
-        for state in self._root.glob(f"{box_id}*"):
+        for state in self._root.glob(f"*{box_id}*"):
             shutil.rmtree(state, ignore_errors=True) if state.is_dir() else state.unlink(missing_ok=True)
 
     async def run(self, folder: Path, command: Sequence[str], *, check: bool = True) -> None:
@@ -115,12 +115,18 @@ class RunscBox:
     async def wait_exited(self) -> None:
         await self._sentry.wait_exited()
 
-    async def destroy(self) -> None:
-        # The sentry goes first, by its own handle: `delete` would talk to it, and a sick one does not answer.
+    def alive(self) -> bool:
+        return self._sentry.alive()
+
+    async def kill(self) -> None:
+        # By its own handle: `runsc kill` would talk to the sentry, and a sick one does not answer.
         self._sentry.signal(signal.SIGKILL)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limits.CGROUP_REMOVE_S_MAX):
                 await self._sentry.wait_exited()
+
+    async def destroy(self) -> None:
+        await self.kill()
         await self._runsc.discard(self.box_id, self._bundle.folder)
         self._sentry.close()
 

@@ -5,6 +5,13 @@ from __future__ import annotations
 from atoll.wire.public.base import Answer
 
 
+class WarmView(Answer):
+    """What is ready of one template: sandboxes that live, and boxes that need only to be brought to life."""
+
+    live: int
+    shells: int
+
+
 class NodeView(Answer):
     """What the machine has and how much of it is used."""
 
@@ -14,3 +21,4 @@ class NodeView(Answer):
     memory_promised_bytes: int
     disk_total_bytes: int
     disk_free_bytes: int
+    warm: dict[str, WarmView]

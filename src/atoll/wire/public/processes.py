@@ -28,6 +28,7 @@ class ProcessStart(Request):
     timeout_s: float | None = None
     tag: str | None = None
     kill_on_disconnect: bool = False
+    nice: int = 0
 
 
 class ProcessStarted(Answer, tag="started", tag_field="type"):
@@ -82,6 +83,13 @@ class ProcessView(Answer):
     running: bool
     exit_code: int | None
     started_at: datetime
+    pty: bool = False
+    stdin: bool = False
+    shell: bool = False
+    signal: int | None = None
+    timed_out: bool = False
+    oom: bool = False
+    duration_s: float | None = None
 
 
 class ProcessList(Answer):
@@ -89,10 +97,11 @@ class ProcessList(Answer):
 
 
 class ProcessSignal(Request):
-    """Send a signal, by name (TERM) or number, to a process or to its whole group."""
+    """Send a signal, by name (TERM) or number, to a process, its group, or its whole tree, sessions of its own too."""
 
     signal: str | int = "KILL"
     group: bool = True
+    tree: bool = False
 
 
 class InputWritten(Answer):

@@ -7,8 +7,10 @@ from datetime import datetime
 import msgspec
 
 from atoll.model.resources import Resources
-from atoll.model.sandbox import DEFAULT_TEMPLATE, DEFAULT_TIMEOUT_S, Sandbox, SandboxSpec
+from atoll.model.sandbox import DEFAULT_TEMPLATE, DEFAULT_TIMEOUT_S, Budget, DeadlineAction, Sandbox, SandboxSpec
 from atoll.wire.public.base import Answer, Request
+from atoll.wire.public.policies import PolicyBody
+from atoll.wire.public.volumes import VolumeMountBody, VolumeMountView
 
 
 class ResourcesBody(Request):
@@ -23,6 +25,16 @@ class ResourcesBody(Request):
         given = {key: value for key, value in msgspec.structs.asdict(self).items() if value is not None}
         return Resources(**given)
 
+    def chosen(self) -> frozenset[str]:
+        return frozenset(key for key, value in msgspec.structs.asdict(self).items() if value is not None)
+
+
+class BudgetBody(Request):
+    """How much the sandbox may use in all: seconds that it runs, or money by the server's prices."""
+
+    seconds: float | None = None
+    money: float | None = None
+
 
 class SandboxCreate(Request):
     """Ask for a sandbox."""
@@ -33,6 +45,19 @@ class SandboxCreate(Request):
     env: dict[str, str] = {}
     resources: ResourcesBody = msgspec.field(default_factory=ResourcesBody)
     timeout_s: float = DEFAULT_TIMEOUT_S
+    policy: PolicyBody | None = None
+    secrets: list[str] = []
+    external_id: str | None = None
+    """An id of your own, unique for ever among your sandboxes."""
+    budget: BudgetBody = msgspec.field(default_factory=BudgetBody)
+    on_deadline: DeadlineAction = DeadlineAction.KILL
+    """What happens at the deadline, and after `idle_timeout_s` without a call, a stream or a connection."""
+    idle_timeout_s: float | None = None
+    auto_resume: bool = False
+    """Whether a call or a connection wakes it when it is paused."""
+    memory: bool = True
+    """Of a snapshot: go on from its memory, or boot its disk afresh."""
+    volumes: list[VolumeMountBody] = []
 
     def spec(self) -> SandboxSpec:
         return SandboxSpec(
@@ -42,6 +67,16 @@ class SandboxCreate(Request):
             env=self.env,
             resources=self.resources.resources(),
             timeout_s=self.timeout_s,
+            policy=self.policy.policy() if self.policy else None,
+            secrets=tuple(self.secrets),
+            external_id=self.external_id,
+            budget=Budget(self.budget.seconds, self.budget.money),
+            on_deadline=self.on_deadline,
+            idle_timeout_s=self.idle_timeout_s,
+            auto_resume=self.auto_resume,
+            memory=self.memory,
+            volumes=tuple(body.mount() for body in self.volumes),
+            chosen=self.resources.chosen(),
         )
 
 
@@ -73,6 +108,14 @@ class SandboxView(Answer):
     ended_at: datetime | None
     end_reason: str | None
     end_detail: str
+    external_id: str | None = None
+    budget_s: float | None = None
+    budget_money: float | None = None
+    on_deadline: str = "kill"
+    idle_timeout_s: float | None = None
+    auto_resume: bool = False
+    snapshot_id: str | None = None
+    volumes: list[VolumeMountView] = []
 
     @classmethod
     def of(cls, sandbox: Sandbox) -> SandboxView:
@@ -95,6 +138,14 @@ class SandboxView(Answer):
             ended_at=sandbox.ended_at,
             end_reason=sandbox.end_reason.value if sandbox.end_reason else None,
             end_detail=sandbox.end_detail,
+            external_id=sandbox.external_id,
+            budget_s=sandbox.budget.seconds,
+            budget_money=sandbox.budget.money,
+            on_deadline=sandbox.on_deadline.value,
+            idle_timeout_s=sandbox.idle_timeout_s,
+            auto_resume=sandbox.auto_resume,
+            snapshot_id=sandbox.snapshot_id,
+            volumes=[VolumeMountView.of(mount) for mount in sandbox.volumes],
         )
 
 
@@ -103,6 +154,8 @@ class SandboxCreated(Answer):
 
     sandbox: SandboxView
     steps_ms: dict[str, float]
+    way: str = "boot"
+    """`pool`, `shell`, `image` or `boot`: how it came to be, from the fastest to the slowest."""
 
 
 class SandboxPage(Answer):
@@ -110,3 +163,5 @@ class SandboxPage(Answer):
 
     items: list[SandboxView]
     next: str | None
+    total: int | None = None
+    """How many there are on all pages, if `count=true` was asked for."""

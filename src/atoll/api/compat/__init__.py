@@ -1,0 +1,1 @@
+"""Façades: the APIs of other vendors, spoken over the same control."""

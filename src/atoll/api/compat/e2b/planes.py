@@ -1,0 +1,173 @@
+"""The façade as an ASGI application: finds the operation of a request, lets its caller in, and words its errors.
+
+The three servers that E2B's clients know differ in who may call them: the control plane wants an API key, the agent and
+the interpreter a token of the sandbox. What is wrong with a sandbox is told as E2B's proxy does, with status 502.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from atoll.api import authn
+from atoll.api.compat.e2b import connect, routing, shapes
+from atoll.api.compat.e2b.ask import Ask, Handler, Operation
+from atoll.api.compat.e2b.routing import Plane
+from atoll.api.edge import exchange_of
+from atoll.api.errors import ClientGone, of_exception
+from atoll.api.facade import RequestHead
+from atoll.api.ingress.addresses import Addresses
+from atoll.api.ingress.routes import host_of
+from atoll.control.service import Control, Principal
+from atoll.model.errors import AtollError, Conflict, GuestFailed, LimitExceeded, NotFound, Unauthenticated
+from atoll.model.port import ANY_PORT
+from atoll.wire import e2bkey
+
+log = structlog.get_logger(__name__)
+
+GONE = frozenset({"sandbox_not_found", "not_running"})
+_OPEN_PATHS = frozenset({"/health", "/files"})  # the agent's: one has no secrets, the other checks signatures itself
+
+
+class Planes:
+    """All of E2B's servers in one."""
+
+    def __init__(self, control: Control, addresses: Addresses, operations: Mapping[Plane, Sequence[Operation]]) -> None:
+        self._control = control
+        self._addresses = addresses
+        self._tables = {plane: Table(plane, known) for plane, known in operations.items()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        head = RequestHead(host_of(scope["headers"]), scope["path"], scope["headers"])
+        route = routing.route(head, self._addresses.domain)
+        assert route is not None, "the façade was given a request that it does not match"
+        ask = Ask(self._control, self._addresses, scope, receive, send, {}, authn.ANONYMOUS, route.sandbox_id)
+        ask.templates = {**shapes.TEMPLATES, **route.templates}
+        try:
+            handler = self._tables[route.plane].find(ask)
+            ask.principal = await _admit(ask, route.plane)
+            await handler(ask)
+        except ClientGone:
+            raise
+        except Exception as error:
+            if exchange_of(scope).status:
+                raise  # an answer that has begun is cut off
+            await _refuse(ask, route.plane, error)
+
+
+class Table:
+    """The operations of one server by method and path."""
+
+    def __init__(self, plane: Plane, operations: Sequence[Operation]) -> None:
+        self._plane = plane
+        self._exact = {(known.method, known.path): known for known in operations if "{" not in known.path}
+        self._shaped = [(_shape(known.path), known) for known in operations if "{" in known.path]
+
+    def find(self, ask: Ask) -> Handler:
+        method, path = ask.scope["method"], routing.without_map(ask.scope["path"])
+        found = self._exact.get((method, path))
+        if found is None:
+            # The path as it was sent: a template's name may hold an encoded slash.
+            raw = ask.scope.get("raw_path", path.encode()).decode("ascii", "replace").partition("?")[0]
+            raw = routing.without_map(raw)
+            for shape, known in self._shaped:
+                match = shape.fullmatch(raw) if known.method == method else None
+                if match:
+                    found = known
+                    ask.path = match.groupdict()
+                    break
+        if found is None:
+            raise NotFound(f"{method[:10]} {path[:200]} is not part of this API", code="unknown_route")
+        exchange_of(ask.scope).route = f"e2b {self._plane.value} {found.path}"
+        return found.handler
+
+
+def _shape(path: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]{1,400})", path))
+
+
+async def _admit(ask: Ask, plane: Plane) -> Principal:
+    """Who calls; a request that shows nothing is let in only where the handler looks for itself."""
+    if plane is Plane.CONTROL:
+        return await _admit_key(ask)
+    tokens = ask.control.ingress.tokens
+    if not ask.sandbox_id or (plane is Plane.AGENT and ask.scope["path"] in _OPEN_PATHS):
+        return authn.ANONYMOUS
+    shown = {"inside": ask.header(b"x-access-token")}
+    if plane is Plane.INTERPRETER:
+        # Some of its clients' calls carry the token of the ports and no other.
+        shown["ports"] = ask.header(routing.TRAFFIC_HEADER)
+        if not any(shown.values()) and await _may_be_stranger(ask):
+            return await tokens.principal(ask.sandbox_id)
+    return await tokens.admit(ask.sandbox_id, **shown)
+
+
+async def _may_be_stranger(ask: Ask) -> bool:
+    """Clients of 2025 make a context without showing anything, because E2B's interpreter is a port like any other.
+
+    So whoever knows the name of a sandbox whose ports are public may make one, and no more than that: to run code in
+    it, or to touch those of others, takes a token.
+    """
+    if (ask.scope["method"], ask.scope["path"]) != ("POST", "/contexts"):
+        return False
+    owner = await ask.control.ingress.tokens.principal(ask.sandbox_id)
+    return (await ask.control.ingress.access(owner, ask.sandbox_id, ANY_PORT)).public
+
+
+async def _admit_key(ask: Ask) -> Principal:
+    key = ask.header(b"x-api-key") or authn.key_in(ask.scope["headers"])
+    if not key:
+        raise Unauthenticated("no API key was given")
+    ask.scope["path_params"] = ask.path
+    return await authn.principal_of(ask.scope, ask.control, key=e2bkey.read(key))
+
+
+async def _refuse(ask: Ask, plane: Plane, error: Exception) -> None:
+    told = of_exception(error)
+    exchange_of(ask.scope).code = told.code
+    if told is not error:
+        log.error("request_crashed", route=exchange_of(ask.scope).route, exc_info=error)
+    if plane is Plane.CONTROL:
+        await _refuse_control(ask, told)
+    elif told.code in GONE:
+        await ask.answer(gone(ask.sandbox_id), 502)
+    elif plane is Plane.INTERPRETER:
+        await ask.answer_text(told.message, told.http_status)
+    elif isinstance(told, GuestFailed) and told.code in ("guest_unreachable", "port_closed"):
+        await ask.answer(port_closed(ask.sandbox_id, routing.AGENT_PORT), 502)
+    elif ask.header(b"content-type").startswith(connect.STREAM):
+        await _refuse_stream(ask, told)
+    elif ask.scope["path"].startswith(("/process.", "/filesystem.")):
+        failure = connect.failure_of(told)
+        await ask.answer(failure.body(), failure.status)
+    else:
+        status = 401 if told.code == "unknown_user" else told.http_status
+        await ask.answer({"code": status, "message": told.message}, status)
+
+
+async def _refuse_control(ask: Ask, told: AtollError) -> None:
+    headers = {"should-retry": "true" if told.retryable else "false"}
+    if isinstance(told, LimitExceeded) and told.retry_after_s is not None:
+        headers["retry-after"] = str(max(1, round(told.retry_after_s)))
+    message = told.message + (f" ({told.hint})" if told.hint and not isinstance(told, NotFound | Conflict) else "")
+    await ask.answer({"code": told.http_status, "message": message}, told.http_status, headers)
+
+
+async def _refuse_stream(ask: Ask, told: AtollError) -> None:
+    body = connect.end(connect.failure_of(told))
+    headers = [(b"content-type", connect.STREAM.encode("ascii")), (b"content-length", str(len(body)).encode("ascii"))]
+    await ask.send({"type": "http.response.start", "status": 200, "headers": headers})
+    await ask.send({"type": "http.response.body", "body": body})
+
+
+def gone(sandbox_id: str) -> dict[str, object]:
+    """What E2B's proxy says of a sandbox that does not run; clients look for these words."""
+    return {"sandboxId": sandbox_id, "message": "The sandbox was not found", "code": 502}
+
+
+def port_closed(sandbox_id: str, port: int) -> dict[str, object]:
+    message = "The sandbox is running but port is not open"
+    return {"sandboxId": sandbox_id, "message": message, "port": port, "code": 502}

@@ -1,0 +1,268 @@
+"""E2B's control plane for sandboxes: create, connect, list, show, move the deadline, kill, measure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+
+from atoll.api.compat.e2b import network, samples, shapes
+from atoll.api.compat.e2b.ask import Ask, Operation
+from atoll.api.compat.e2b.network import NetworkSettings
+from atoll.api.compat.e2b.shapes import NewSandbox
+from atoll.control.sandboxtokens import TokenKind
+from atoll.control.service import Query
+from atoll.model import limits
+from atoll.model.errors import Conflict, InvalidArgument, NotFound
+from atoll.model.lifecycle import FINAL
+from atoll.model.port import ANY_PORT
+from atoll.model.sandbox import DEFAULT_TIMEOUT_S, Sandbox
+
+_PAGE_ITEMS_MAX: Final = 100
+_OLD_TIMEOUT_S: Final = 15.0  # what the first version of the API says for a caller who says nothing
+
+
+class Timeout(msgspec.Struct):
+    timeout: float
+
+
+class ConnectBody(msgspec.Struct):
+    timeout: float | None = None
+    memory: bool | None = None
+
+
+class Refresh(msgspec.Struct):
+    duration: float | None = None
+
+
+async def create(ask: Ask) -> None:
+    await _create(ask, DEFAULT_TIMEOUT_S)
+
+
+async def create_old(ask: Ask) -> None:
+    await _create(ask, _OLD_TIMEOUT_S)
+
+
+async def _create(ask: Ask, default_timeout_s: float) -> None:
+    asked = await ask.body(NewSandbox)
+    refused = shapes.refused_options(asked)
+    if refused:
+        raise InvalidArgument(f"{', '.join(refused)}: this server does not have that", code="not_supported")
+    spec = shapes.spec_of(asked, default_timeout_s, ask.templates)
+    sandbox, _ = await ask.control.sandbox_create(ask.principal, spec, ask.header(b"idempotency-key"))
+    settings = asked.network or NetworkSettings()
+    mask = None if settings.mask_request_host is None else network.host_mask(settings.mask_request_host)
+    if settings.allow_public_traffic is not False:
+        await open_ports(ask, sandbox, mask)
+    elif mask is not None:
+        await ask.control.ingress.access_change(ask.principal, sandbox.id, ANY_PORT, mask_host=mask)
+    await ask.answer(answer_of(ask, sandbox), 201)
+
+
+async def open_ports(ask: Ask, sandbox: Sandbox, mask: str | None = None) -> None:
+    """E2B's ports are open to whoever knows their names, unless a sandbox is made otherwise."""
+    await ask.control.ingress.access_change(ask.principal, sandbox.id, ANY_PORT, public=True, mask_host=mask)
+
+
+async def is_public(ask: Ask, sandbox: Sandbox) -> bool:
+    return (await ask.control.ingress.access(ask.principal, sandbox.id, ANY_PORT)).public
+
+
+def answer_of(ask: Ask, sandbox: Sandbox) -> dict[str, Any]:
+    tokens = ask.control.ingress.tokens
+    inside, ports = tokens.mint(TokenKind.INSIDE, sandbox.id), tokens.mint(TokenKind.PORTS, sandbox.id)
+    return shapes.created(sandbox, inside, ports, domain_of(ask))
+
+
+def domain_of(ask: Ask) -> str:
+    """The domain of the sandboxes' names, with the port that the caller came to."""
+    base = ask.addresses.base or ask.header(b"host")
+    _, colon, port = base.rpartition(":")
+    return ask.addresses.domain + (f":{port}" if colon and port.isascii() and port.isdigit() else "")
+
+
+async def find(ask: Ask) -> Sandbox:
+    """The sandbox in the path, if it is the caller's and has not ended: E2B forgets those that have."""
+    reference = unquote(ask.path["sandbox"])
+    try:
+        sandbox = await ask.control.sandbox_get(ask.principal, reference)
+    except NotFound as error:
+        raise no_sandbox(reference) from error
+    if sandbox.state in FINAL or sandbox.id != reference:
+        raise no_sandbox(reference)
+    return sandbox
+
+
+def no_sandbox(reference: str) -> NotFound:
+    return NotFound(
+        f"sandbox \"{reference[:80]}\" doesn't exist or you don't have access to it", code="sandbox_not_found"
+    )
+
+
+async def show(ask: Ask) -> None:
+    sandbox = await find(ask)
+    token = ask.control.ingress.tokens.mint(TokenKind.INSIDE, sandbox.id)
+    policy = (await ask.control.policies.get(ask.principal, sandbox.id)).policy
+    public = await is_public(ask, sandbox)
+    found = shapes.detail(sandbox, token, domain_of(ask), policy, public=public)
+    await ask.answer({**found, "volumeMounts": await _mounts(ask, sandbox)})
+
+
+async def _mounts(ask: Ask, sandbox: Sandbox) -> list[dict[str, str]]:
+    names = [(await ask.control.volumes.find(ask.principal, mount.volume)).name for mount in sandbox.volumes]
+    return [{"name": name, "path": mount.path} for name, mount in zip(names, sandbox.volumes, strict=True)]
+
+
+async def change_network(ask: Ask) -> None:
+    """Another policy from now on; what is left out is as in a sandbox that was made without it."""
+    asked = await ask.body(NetworkSettings)
+    sandbox = await find(ask)
+    policy = network.policy_of(asked, asked.allow_internet_access)
+    await ask.control.policies.set(ask.principal, sandbox.id, policy)
+    await ask.answer(None, 204)
+
+
+async def kill(ask: Ask) -> None:
+    sandbox = await find(ask)
+    await ask.control.sandbox_kill(ask.principal, sandbox.id)
+    await ask.answer(None, 204)
+
+
+async def set_timeout(ask: Ask) -> None:
+    """So many seconds from now; none at all ends the sandbox now."""
+    asked = await ask.body(Timeout)
+    sandbox = await find(ask)
+    if asked.timeout < 0:
+        raise InvalidArgument("timeout is negative")
+    if asked.timeout < limits.TIMEOUT_S_MIN:
+        await ask.control.sandbox_kill(ask.principal, sandbox.id)
+    else:
+        await _set_deadline(ask, sandbox, asked.timeout)
+    await ask.answer(None, 204)
+
+
+async def _set_deadline(ask: Ask, sandbox: Sandbox, timeout_s: float) -> Sandbox:
+    try:
+        return await ask.control.sandbox_set_deadline(ask.principal, sandbox.id, timeout_s)
+    except Conflict as error:
+        raise no_sandbox(sandbox.id) from error
+
+
+async def refresh(ask: Ask) -> None:
+    asked = await ask.body(Refresh)
+    await extended(ask, await find(ask), asked.duration)
+    await ask.answer(None, 204)
+
+
+async def extended(ask: Ask, sandbox: Sandbox, timeout_s: float | None) -> Sandbox:
+    """The sandbox with at least so much time left: a deadline is moved away, never nearer."""
+    if timeout_s is None or (sandbox.deadline_at - datetime.now(UTC)).total_seconds() >= timeout_s:
+        return sandbox
+    return await _set_deadline(ask, sandbox, timeout_s)
+
+
+async def connect_to(ask: Ask) -> None:
+    """A sandbox that sleeps wakes; one that runs has at least so much time left."""
+    asked = await ask.body(ConnectBody)
+    sandbox, woken = await awake(ask, await find(ask), asked.timeout, memory=asked.memory)
+    if not woken:
+        sandbox = await extended(ask, sandbox, asked.timeout)
+    await ask.answer(answer_of(ask, sandbox), 201 if woken else 200)
+
+
+async def awake(ask: Ask, sandbox: Sandbox, timeout_s: float | None, *, memory: bool | None) -> tuple[Sandbox, bool]:
+    """The sandbox, running, and whether it had to be woken."""
+    if sandbox.state not in shapes.ASLEEP:
+        return sandbox, False
+    if memory is False:
+        raise InvalidArgument(
+            "on_resume='reboot': this server wakes a sandbox with its memory if it was paused with it",
+            code="not_supported",
+            hint="Pause with mode='filesystem' to have it boot from its disk.",
+        )
+    wanted_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
+    return await ask.control.states.resume(ask.principal, sandbox.id, wanted_s), True
+
+
+async def list_old(ask: Ask) -> None:
+    query = Query(states=shapes.AWAKE, metadata=shapes.metadata_of(ask.query.get("metadata", "")))
+    page = await ask.control.sandbox_list(ask.principal, query, None, _PAGE_ITEMS_MAX)
+    await ask.answer([shapes.listed(sandbox) for sandbox in page.items])
+
+
+async def list_page(ask: Ask) -> None:
+    asked = ask.query
+    query = Query(
+        states=shapes.states_of(asked.get("state", "")),
+        template=shapes.template_name(asked["template"], ask.templates) if asked.get("template") else None,
+        metadata=shapes.metadata_of(asked.get("metadata", "")),
+    )
+    limit = shapes.page_size(asked.get("limit", ""), _PAGE_ITEMS_MAX)
+    cursor = asked.get("nextToken") or None
+    if asked.get("order") == "asc" or asked.get("startedAfter"):
+        items, following = await _ordered(ask, query, cursor, limit)
+    else:
+        page = await ask.control.sandbox_list(ask.principal, query, cursor, limit)
+        items, following = page.items, page.next
+    headers = {"x-next-token": following} if following else {}
+    await ask.answer([shapes.listed(sandbox) for sandbox in items], 200, headers)
+
+
+async def _ordered(ask: Ask, query: Query, cursor: str | None, limit: int) -> tuple[list[Sandbox], str | None]:
+    """Pages of all that live, oldest first or begun after a moment; the cursor is how many came before."""
+    found: list[Sandbox] = []
+    place: str | None = None
+    while True:
+        page = await ask.control.sandbox_list(ask.principal, query, place, limits.PAGE_ITEMS_MAX)
+        found += page.items
+        place = page.next
+        if place is None or len(found) >= limits.LIST_ENTRIES_MAX:
+            break
+    found.sort(key=shapes.begun_at, reverse=ask.query.get("order") != "asc")
+    after = shapes.moment_of(ask.query.get("startedAfter", ""))
+    found = [sandbox for sandbox in found if after is None or shapes.begun_at(sandbox) > after]
+    skipped = shapes.place_of(cursor)
+    more = len(found) > skipped + limit
+    return found[skipped : skipped + limit], str(skipped + limit) if more else None
+
+
+async def metrics(ask: Ask) -> None:
+    sandbox = await find(ask)
+    start, end = ask.query.get("start", ""), ask.query.get("end", "")
+    shapes.in_range(0.0, start, end)  # what is wrong with them is said before anything is measured
+    used = [] if sandbox.state in shapes.ASLEEP else await samples.series(ask, sandbox)
+    await ask.answer([shapes.metric(sandbox, use) for use in used if shapes.in_range(use.at_s, start, end)])
+
+
+async def metrics_of_several(ask: Ask) -> None:
+    wanted = [word for word in ask.query.get("sandbox_ids", "").split(",") if word][:_PAGE_ITEMS_MAX]
+    found: dict[str, Any] = {}
+    for sandbox_id in wanted:
+        ask.path = {"sandbox": sandbox_id}
+        try:
+            sandbox = await find(ask)
+            found[sandbox_id] = shapes.metric(sandbox, (await samples.series(ask, sandbox))[-1])
+        except (NotFound, Conflict):
+            continue  # what is not there has no use
+    await ask.answer({"sandboxes": found})
+
+
+_ONE: Final = "/sandboxes/{sandbox}"
+
+OPERATIONS: Final = (
+    Operation("POST", "/v2/sandboxes", create),
+    Operation("POST", "/sandboxes", create_old),
+    Operation("GET", "/v2/sandboxes", list_page),
+    Operation("GET", "/sandboxes", list_old),
+    Operation("GET", "/sandboxes/metrics", metrics_of_several),
+    Operation("GET", _ONE, show),
+    Operation("DELETE", _ONE, kill),
+    Operation("POST", _ONE + "/timeout", set_timeout),
+    Operation("POST", _ONE + "/refreshes", refresh),
+    Operation("POST", _ONE + "/connect", connect_to),
+    Operation("POST", "/v2" + _ONE + "/connect", connect_to),
+    Operation("GET", _ONE + "/metrics", metrics),
+    Operation("PUT", _ONE + "/network", change_network),
+)

@@ -1,0 +1,133 @@
+"""E2B's pause, resume, fork and snapshots."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+
+from atoll.api.compat.e2b import sandboxes, shapes, templates
+from atoll.api.compat.e2b.ask import Ask, Operation
+from atoll.control.snapshots import SnapshotSpec
+from atoll.model.errors import Conflict, InvalidArgument, NotFound
+from atoll.model.lifecycle import State
+from atoll.model.snapshot import Snapshot
+
+_FORKS_MAX: Final = 20
+
+
+class PauseBody(msgspec.Struct, rename="camel"):
+    memory: bool | None = None
+    require_healthy_guest: bool | None = None
+
+
+class ResumeBody(msgspec.Struct, rename="camel"):
+    timeout: float | None = None
+    auto_pause: bool | None = None
+    memory: bool | None = None
+
+
+class ForkBody(msgspec.Struct):
+    timeout: float | None = None
+    count: int | None = None
+
+
+class SnapshotBody(msgspec.Struct):
+    name: str | None = None
+    memory: bool | None = None
+
+
+async def pause(ask: Ask) -> None:
+    asked = await ask.body(PauseBody)
+    sandbox = await sandboxes.find(ask)
+    if sandbox.state in shapes.ASLEEP:
+        raise Conflict(f"sandbox '{sandbox.id}' is already paused", code="already_paused")
+    await ask.control.states.pause(ask.principal, sandbox.id, memory=asked.memory is not False)
+    await ask.answer(None, 204)
+
+
+async def resume(ask: Ask) -> None:
+    """The first way to wake a sandbox; one that runs is a conflict here."""
+    asked = await ask.body(ResumeBody)
+    sandbox = await sandboxes.find(ask)
+    if sandbox.state in shapes.AWAKE:
+        raise Conflict(f"sandbox '{sandbox.id}' is already running", code="already_running")
+    woken, _ = await sandboxes.awake(ask, sandbox, asked.timeout, memory=asked.memory)
+    await ask.answer(sandboxes.answer_of(ask, woken), 201)
+
+
+async def fork(ask: Ask) -> None:
+    asked = await ask.body(ForkBody)
+    sandbox = await sandboxes.find(ask)
+    count = 1 if asked.count is None else asked.count
+    if not 1 <= count <= _FORKS_MAX:
+        raise InvalidArgument(f"count is not between 1 and {_FORKS_MAX}")
+    if sandbox.state is State.PAUSED:
+        raise Conflict(f"sandbox '{sandbox.id}' is paused", code="already_paused")
+    public = await sandboxes.is_public(ask, sandbox)
+    made: list[dict[str, Any]] = []
+    for copy in await ask.control.snapshots.fork(ask.principal, sandbox.id, count, asked.timeout):
+        if copy.sandbox is not None:
+            if public:
+                await sandboxes.open_ports(ask, copy.sandbox)
+            made.append({"sandbox": sandboxes.answer_of(ask, copy.sandbox)})
+        elif copy.error is not None:
+            made.append({"error": {"code": copy.error.http_status, "message": copy.error.message}})
+    await ask.answer(made, 201)
+
+
+async def snapshot(ask: Ask) -> None:
+    asked = await ask.body(SnapshotBody)
+    sandbox = await sandboxes.find(ask)
+    name = shapes.template_name(asked.name) if asked.name else None
+    spec = SnapshotSpec(name=name, memory=asked.memory is not False)
+    await ask.answer(shape(await ask.control.snapshots.take(ask.principal, sandbox.id, spec)), 201)
+
+
+def shape(taken: Snapshot) -> dict[str, Any]:
+    return {"snapshotID": taken.id, "names": [taken.name] if taken.name else []}
+
+
+async def list_snapshots(ask: Ask) -> None:
+    limit = shapes.page_size(ask.query.get("limit", ""))
+    name = ask.query.get("name", "")
+    if name:
+        found, following = await _named(ask, shapes.template_name(name)), None
+    else:
+        cursor = ask.query.get("nextToken") or None
+        found, following = await ask.control.snapshots.page(
+            ask.principal, ask.query.get("sandboxID") or None, cursor, limit
+        )
+    headers = {"x-next-token": following} if following else {}
+    await ask.answer([shape(taken) for taken in found], 200, headers)
+
+
+async def _named(ask: Ask, name: str) -> list[Snapshot]:
+    try:
+        taken = await ask.control.snapshots.find(ask.principal, name)
+    except NotFound:
+        return []
+    wanted = ask.query.get("sandboxID")
+    return [taken] if not wanted or taken.sandbox_id == wanted else []
+
+
+async def delete(ask: Ask) -> None:
+    """E2B's snapshots are templates, and are deleted as such; templates of ours stay."""
+    reference = shapes.template_name(unquote(ask.path["template"]))
+    if any(template.name == reference for template in await ask.control.templates(ask.principal)):
+        await templates.refuse(ask)
+    await ask.control.snapshots.delete(ask.principal, reference)
+    await ask.answer(None, 204)
+
+
+_ONE: Final = "/sandboxes/{sandbox}"
+
+OPERATIONS: Final = (
+    Operation("POST", _ONE + "/pause", pause),
+    Operation("POST", _ONE + "/resume", resume),
+    Operation("POST", _ONE + "/fork", fork),
+    Operation("POST", _ONE + "/snapshots", snapshot),
+    Operation("GET", "/snapshots", list_snapshots),
+    Operation("DELETE", "/templates/{template}", delete),
+)

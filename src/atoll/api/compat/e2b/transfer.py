@@ -1,0 +1,263 @@
+"""E2B's `/files`: the bytes of files down and up, for the holder of a token or of a signed address."""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from atoll.api.compat.e2b import metadata, signatures
+from atoll.api.compat.e2b.ask import Ask, Operation, without_none
+from atoll.api.compat.e2b.multipart import PartBegun, PartData, PartEnded, Parts, boundary_of
+from atoll.api.stream import body_chunks, until_disconnected
+from atoll.api.v1 import guestwords
+from atoll.control.sandboxtokens import TokenKind
+from atoll.control.service import Guest
+from atoll.model import limits
+from atoll.model.errors import AtollError, GuestFailed, InvalidArgument, NotFound, TooLarge, Unauthenticated
+from atoll.wire import guest
+from atoll.wire.node import GuestStream
+
+_RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")
+_READ, _WRITE = "read", "write"
+
+
+async def download(ask: Ask) -> None:
+    path, user = await _admit(ask, _READ)
+    inside = await ask.guest()
+    offset, length = _range(ask.header(b"range"))
+    params = {"path": path, "user": user, "offset": offset, "length": length}
+    compressed = ask.header(b"accept-encoding").strip().lower() == "gzip" and not ask.header(b"range")
+
+    async def work() -> None:
+        async with inside.stream("file.read", without_none(params)) as stream:
+            await _send_file(ask, stream, compressed=compressed)
+
+    try:
+        await until_disconnected(ask.receive, work)
+    except (InvalidArgument, NotFound, Unauthenticated) as error:
+        raise _explained(error, path, user) from error
+
+
+def _range(text: str) -> tuple[int | None, int | None]:
+    """The one range that is asked for; several, or one from the end, are answered with the whole file."""
+    match = _RANGE.fullmatch(text.replace(" ", ""))
+    if match is None:
+        return None, None
+    first = int(match[1])
+    return first, max(0, int(match[2]) - first + 1) if match[2] else None
+
+
+async def _send_file(ask: Ask, stream: GuestStream, *, compressed: bool) -> None:
+    messages = aiter(stream)
+    opened = await anext(messages, None)
+    if not isinstance(opened, guest.Event):
+        raise GuestFailed("the sandbox did not say what it opened")
+    view = guestwords.file(opened.value)
+    headers = [
+        (b"content-type", b"application/octet-stream"),
+        (b"accept-ranges", b"bytes"),
+        (b"vary", b"Accept-Encoding"),
+    ]
+    match = _RANGE.fullmatch(ask.header(b"range").replace(" ", ""))
+    status = 200
+    if match and view.size:
+        first, last = int(match[1]), min(int(match[2] or view.size - 1), view.size - 1)
+        if first >= view.size:
+            await ask.answer({"code": 416, "message": "the range starts behind the end of the file"}, 416)
+            return
+        status = 206
+        headers.append((b"content-range", f"bytes {first}-{last}/{view.size}".encode("ascii")))
+    packer = zlib.compressobj(wbits=31) if compressed else None
+    if packer is not None:
+        headers.append((b"content-encoding", b"gzip"))
+    await ask.send({"type": "http.response.start", "status": status, "headers": headers})
+    async for message in messages:
+        if not isinstance(message, guest.Data):
+            break
+        data = message.payload if packer is None else packer.compress(message.payload)
+        if data:
+            await ask.send({"type": "http.response.body", "body": data, "more_body": True})
+    await ask.send({"type": "http.response.body", "body": b"" if packer is None else packer.flush()})
+
+
+async def upload(ask: Ask) -> None:
+    """One file as the whole body, or several as the parts of a form."""
+    path, user = await _admit(ask, _WRITE)
+    labels = metadata.from_headers(ask.scope["headers"])
+    inside = await ask.guest()
+    content_type = ask.header(b"content-type")
+    chunks = _unpacked(ask)
+    try:
+        if content_type.lower().startswith("multipart/form-data"):
+            parts = Parts(boundary_of(content_type))
+            written = await _write_parts(_Writer(inside, user, labels), parts, chunks, path)
+        else:
+            if not path:
+                raise InvalidArgument("the address names no path")
+            written = [await _Writer(inside, user, labels).write(path, chunks)]
+    except (InvalidArgument, NotFound, Unauthenticated) as error:
+        raise _explained(error, path, user) from error
+    await ask.answer(written)
+
+
+async def _unpacked(ask: Ask) -> AsyncIterator[bytes]:
+    """The body, out of its compression if it has one."""
+    encoding = ask.header(b"content-encoding").lower()
+    if encoding in ("", "identity"):
+        async for chunk in body_chunks(ask.receive):
+            yield chunk
+        return
+    if encoding != "gzip":
+        raise InvalidArgument(f"Content-Encoding {encoding[:40]} is not understood")
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        async for chunk in body_chunks(ask.receive):
+            while chunk:
+                data = unpacker.decompress(chunk, limits.FRAME_BYTES_MAX)
+                if data:
+                    yield data
+                chunk = unpacker.unconsumed_tail
+    except zlib.error:
+        raise InvalidArgument("the body is not the gzip that it says to be", code="invalid_body") from None
+    if not unpacker.eof:
+        raise InvalidArgument("the compressed body ends too early", code="invalid_body")
+
+
+async def _write_parts(writer: _Writer, parts: Parts, chunks: AsyncIterator[bytes], path: str) -> list[dict[str, Any]]:
+    """Each part into its own file, one after the other, as they come."""
+    written: list[dict[str, Any]] = []
+    names: set[str] = set()
+    happenings = _happenings(parts, chunks)
+    async for happening in happenings:
+        if not isinstance(happening, PartBegun):
+            continue
+        if happening.name != "file" and happening.filename is None:
+            await _skip(happenings)
+            continue
+        name = path or happening.filename or ""
+        if not name:
+            raise InvalidArgument("a part has no file name")
+        if name in names:
+            raise InvalidArgument(f"you cannot upload multiple files to the same path '{name}'")
+        if len(names) >= limits.E2B_UPLOAD_FILES_MAX:
+            raise TooLarge(f"at most {limits.E2B_UPLOAD_FILES_MAX} files in one upload")
+        names.add(name)
+        written.append(await writer.write(name, _part(happenings)))
+    if not written:
+        raise InvalidArgument("no file was sent")
+    return written
+
+
+async def _happenings(parts: Parts, chunks: AsyncIterator[bytes]) -> AsyncIterator[PartBegun | PartData | PartEnded]:
+    async for chunk in chunks:
+        for happening in parts.feed(chunk):
+            yield happening
+    parts.close()
+
+
+async def _part(happenings: AsyncIterator[PartBegun | PartData | PartEnded]) -> AsyncIterator[bytes]:
+    async for happening in happenings:
+        if isinstance(happening, PartEnded):
+            return
+        if isinstance(happening, PartData):
+            yield happening.data
+
+
+async def _skip(happenings: AsyncIterator[PartBegun | PartData | PartEnded]) -> None:
+    async for _ in _part(happenings):
+        pass
+
+
+class _Writer:
+    """Writes files as one user with one set of labels.
+
+    A file is written in place, not beside its name and then over it: whoever watches the folder sees the same changes
+    as with E2B, and a file that was there keeps its owner and its links.
+    """
+
+    def __init__(self, inside: Guest, user: str | None, labels: dict[str, str]) -> None:
+        self._inside = inside
+        self._user = user
+        self._labels = labels
+
+    async def write(self, path: str, chunks: AsyncIterator[bytes]) -> dict[str, Any]:
+        params = {"path": path, "user": self._user, "atomic": False, "xattr_prefix": metadata.PREFIX}
+        async with self._inside.stream("file.write", without_none(params)) as stream:
+            async for chunk in chunks:
+                await stream.send(chunk)
+            await stream.commit()
+            value = await _ok(stream)
+        view = guestwords.file(value)
+        await self._label(view.path, metadata.labels(value))
+        return {
+            "path": view.path,
+            "name": view.name,
+            "type": "file",
+            **({"metadata": self._labels} if self._labels else {}),
+        }
+
+    async def _label(self, path: str, before: dict[str, str]) -> None:
+        """Exactly these labels: those of an earlier upload go."""
+        target = without_none({"path": path, "user": self._user})
+        for name in before.keys() - self._labels.keys():
+            await self._inside.call("file.set_xattr", {**target, "name": metadata.PREFIX + name})
+        for name, text in self._labels.items():
+            value = base64.b64encode(text.encode("utf-8")).decode("ascii")
+            await self._inside.call("file.set_xattr", {**target, "name": metadata.PREFIX + name, "value": value})
+
+
+async def _ok(stream: GuestStream) -> dict[str, Any]:
+    async for message in stream:
+        if isinstance(message, guest.Ok | guest.End):
+            return message.value
+    raise guestwords.ended_early()
+
+
+async def _admit(ask: Ask, operation: str) -> tuple[str, str | None]:
+    """The file that is meant, and as whom; the caller has the sandbox's token or a signature made with it."""
+    query = ask.query
+    path, user = query.get("path", ""), query.get("username", "")
+    tokens = ask.control.ingress.tokens
+    given = query.get("signature", "")
+    expiration = query.get("signature_expiration", "")
+    if not ask.sandbox_id:
+        ask.sandbox_id = _signed_for(ask, given, expiration, path, operation, user)
+    ask.principal = await tokens.principal(ask.sandbox_id)
+    shown = ask.header(b"x-access-token")
+    if shown and tokens.opens(TokenKind.INSIDE, ask.sandbox_id, shown):
+        return path, user or ask.user()
+    if shown:
+        raise Unauthenticated("the access token is wrong")
+    token = tokens.mint(TokenKind.INSIDE, ask.sandbox_id)
+    signatures.check(given, expiration, path, operation, user, token, datetime.now(UTC).timestamp())
+    return path, user or None
+
+
+def _signed_for(ask: Ask, given: str, expiration: str, path: str, operation: str, user: str) -> str:
+    """The sandbox whose token made this signature: with one address for all, a signed one names none."""
+    if not given:
+        raise Unauthenticated("missing signature query parameter")
+    tokens = ask.control.ingress.tokens
+    for sandbox_id in tokens.ids_live():
+        token = tokens.mint(TokenKind.INSIDE, sandbox_id)
+        if signatures.matches(given, expiration, path, operation, user, token):
+            return sandbox_id
+    raise Unauthenticated("invalid signature")
+
+
+def _explained(error: AtollError, path: str, user: str | None) -> AtollError:
+    """The refusals that E2B's agent has words of its own for."""
+    if error.code == "unknown_user":
+        return Unauthenticated(f"invalid username: '{user}'", code="unknown_user")
+    if error.code == "not_found":
+        return NotFound(f"path '{path}' does not exist")
+    if error.code == "is_directory":
+        return InvalidArgument(f"path '{path}' is a directory")
+    return error
+
+
+OPERATIONS: Final = (Operation("GET", "/files", download), Operation("POST", "/files", upload))

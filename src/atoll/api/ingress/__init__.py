@@ -1,0 +1,1 @@
+"""Ingress: requests for a port of a sandbox, told apart from those for the API and passed on."""

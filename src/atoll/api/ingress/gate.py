@@ -1,0 +1,174 @@
+"""The gate: requests that name a port of a sandbox go through it, all others to the API.
+
+It is ASGI inside the edge, so that what fails before an answer has begun is a problem with its own code: no such
+sandbox, not running, port closed, not allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import anyio
+import h11
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from atoll.api.connection import EXTENSION, RawConnection
+from atoll.api.edge import exchange_of
+from atoll.api.errors import ClientGone
+from atoll.api.ingress import heads, tunnel
+from atoll.api.ingress.routes import Routes, Target
+from atoll.api.ingress.upstream import SendStopped, Upstream
+from atoll.control.ingress import Ingress, Knock
+from atoll.model.errors import GuestFailed
+from atoll.wire import porttoken
+
+ROUTE = "port"  # as metrics and log call it: ids would make a series for each sandbox
+
+
+class Gate:
+    """Before the API's own routes."""
+
+    def __init__(self, app: ASGIApp, ingress: Ingress, routes: Routes) -> None:
+        self._app = app
+        self._ingress = ingress
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        target = self._routes.find(scope["headers"]) if scope["type"] == "http" else None
+        if target is None:
+            await self._app(scope, receive, send)
+            return
+        exchange_of(scope).route = ROUTE
+        shown = heads.credentials(scope["headers"], scope["query_string"], target)
+        access = await self._ingress.admit(Knock(target.sandbox_id, target.port, shown.key, shown.token))
+        if shown.in_query and scope["method"] in ("GET", "HEAD") and EXTENSION not in scope.get("extensions", {}):
+            await _send_cookie(scope, shown.token, send)
+            return
+        with self._ingress.place(target.sandbox_id):
+            sock = await self._ingress.dial(target.sandbox_id, target.port)
+            passage = Passage(scope, receive, send, target, access.host_for(target.port))
+            try:
+                await passage.run(Upstream(sock))
+                if passage.switched is not None:
+                    await tunnel.join(passage.switched, sock)
+            finally:
+                sock.close()
+                if passage.switched is not None:
+                    passage.switched.close()
+
+
+@dataclass(slots=True)
+class Passage:
+    """One request on its way in and its answer on its way out."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    target: Target
+    mask: str
+    switched: RawConnection | None = None
+    """The caller's connection, once both sides have agreed to speak something else."""
+
+    async def run(self, upstream: Upstream) -> None:
+        """Pass body and answer on at the same time: either may be long, and either may wait for the other."""
+        upgrade = self._upgrade()
+        failure: Exception | None = ClientGone()
+        async with anyio.create_task_group() as tasks:
+
+            async def feed() -> None:
+                try:
+                    await self._pass_request(upstream)
+                except SendStopped:
+                    await self._wait_gone()
+                if self.switched is None:
+                    tasks.cancel_scope.cancel()  # the caller has left
+
+            try:
+                await self._send_head(upstream, upgrade)
+                tasks.start_soon(feed)
+                await self._pass_answer(upstream)
+                failure = None
+            except SendStopped as error:
+                failure = GuestFailed("the server inside takes no request", code="port_lost", detail=repr(error))
+            except Exception as error:  # carried out of the group as it is, not wrapped in a group of exceptions
+                failure = error
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    def _upgrade(self) -> bytes:
+        if EXTENSION not in self.scope.get("extensions", {}):
+            return b""
+        return next((value for name, value in self.scope["headers"] if name == b"upgrade"), b"")
+
+    async def _send_head(self, upstream: Upstream, upgrade: bytes) -> None:
+        client = self.scope.get("client")
+        head = heads.request_head(
+            self.scope["headers"],
+            self.target,
+            mask=self.mask,
+            scheme=self.scope.get("scheme", "http"),
+            client=client[0] if client else "",
+            upgrade=upgrade,
+        )
+        names = {name for name, _ in head}
+        chunked = any(name == b"transfer-encoding" for name, _ in self.scope["headers"])
+        if chunked and b"content-length" not in names:
+            head.append((b"transfer-encoding", b"chunked"))
+        query = heads.query_without_token(self.scope["query_string"])
+        path = self.scope["raw_path"] + (b"?" + query if query else b"")
+        await upstream.send_head(self.scope["method"].encode("ascii"), path, head)
+
+    async def _pass_request(self, upstream: Upstream) -> None:
+        more = True
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                return
+            if message.get("body"):
+                await upstream.send_body(message["body"])
+            more = message.get("more_body", False)
+        await upstream.send_end()
+        await self._wait_gone()
+
+    async def _wait_gone(self) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    async def _pass_answer(self, upstream: Upstream) -> None:
+        answer = await upstream.receive_head()
+        has_body = answer.status_code not in (101, 204, 304)
+        head = heads.answer_head(answer.headers, mask=self.mask, has_body=has_body)
+        if isinstance(answer, h11.InformationalResponse):
+            await self._switch(answer, head, upstream)
+            return
+        await self.send({"type": "http.response.start", "status": answer.status_code, "headers": head})
+        async for data in upstream.receive_body():
+            await self.send({"type": "http.response.body", "body": data, "more_body": True})
+        await self.send({"type": "http.response.body", "body": b""})
+
+    async def _switch(self, answer: h11.InformationalResponse, head: heads.Head, upstream: Upstream) -> None:
+        raw = self.scope["extensions"][EXTENSION]()
+        assert isinstance(raw, RawConnection)
+        self.switched = raw
+        exchange_of(self.scope).status = 101
+        agreed = next((value for name, value in answer.headers if name == b"upgrade"), self._upgrade())
+        lines = [*head, (b"connection", b"upgrade"), (b"upgrade", agreed)]
+        text = b"".join(name + b": " + value + b"\r\n" for name, value in lines)
+        await raw.send(b"HTTP/1.1 101 Switching Protocols\r\n" + text + b"\r\n" + upstream.rest())
+
+
+async def _send_cookie(scope: Scope, token: str, send: Send) -> None:
+    """A browser goes on with a cookie and without the token in its address, where it could be seen and passed on."""
+    query = heads.query_without_token(scope["query_string"])
+    location = b"/" + scope["raw_path"].lstrip(b"/") + (b"?" + query if query else b"")
+    cookie = heads.token_cookie(token, porttoken.expiry_s(token), secure=scope.get("scheme") == "https")
+    headers = [
+        (b"location", location),
+        (b"set-cookie", cookie),
+        (b"cache-control", b"no-store"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"content-length", b"0"),
+    ]
+    await send({"type": "http.response.start", "status": 307, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,96 @@
+"""`atoll snapshot`: list, look at and delete snapshots."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+import msgspec
+
+from atoll.cli.find import find
+from atoll.cli.output import amount, json_option, print_json, print_table, printable, since, until
+from atoll.client import Snapshot, SnapshotView
+
+
+@click.group()
+def snapshot() -> None:
+    """List, look at and delete snapshots. They are taken with `atoll sandbox snapshot`."""
+
+
+@snapshot.command()
+@click.option("--sandbox", help="Only those of this sandbox.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@json_option
+def ls(sandbox: str | None, limit: int, as_json: bool) -> None:
+    """List snapshots, newest first, with the space that they take."""
+    views = list(Snapshot.list(sandbox=sandbox, limit=limit))
+    if as_json:
+        print_json([msgspec.to_builtins(view) for view in views])
+        return
+    now = datetime.now(UTC)
+    headings = ("ID", "NAME", "TEMPLATE", "MEMORY", "DISK", "AGE", "EXPIRES IN")
+    print_table(headings, [_row(view, now) for view in views])
+
+
+def _row(view: SnapshotView, now: datetime) -> tuple[str, ...]:
+    memory = amount(view.memory_bytes) if view.has_memory else "-"
+    expires = until(view.expires_at, now)
+    return (
+        view.id,
+        view.name or "-",
+        view.template,
+        memory,
+        amount(view.disk_bytes),
+        since(view.created_at, now),
+        expires,
+    )
+
+
+@snapshot.command()
+@click.argument("reference", metavar="SNAPSHOT")
+def info(reference: str) -> None:
+    """Show all about one snapshot, as JSON."""
+    print_json(msgspec.to_builtins(Snapshot.get(reference)))
+
+
+@snapshot.command()
+@click.argument("reference", metavar="SNAPSHOT")
+@click.argument("identity", metavar="ID")
+@json_option
+def diff(reference: str, identity: str, as_json: bool) -> None:
+    """Show what changed on the disk of a sandbox since a snapshot."""
+    sandbox = find(identity)
+    try:
+        found = sandbox.diff(reference)
+    finally:
+        sandbox.close()
+    if as_json:
+        print_json(msgspec.to_builtins(found))
+        return
+    marks = {"added": "+", "removed": "-", "changed": "~"}
+    for item in found.items:
+        click.echo(f"{marks.get(item.change, '?')} {printable(item.path)}")
+    if found.truncated:
+        click.echo("... and more", err=True)
+
+
+@snapshot.command()
+@click.argument("reference", metavar="SNAPSHOT")
+@click.argument("identity", metavar="ID")
+@click.argument("path")
+def restore(reference: str, identity: str, path: str) -> None:
+    """Put one file of a snapshot back into a sandbox."""
+    sandbox = find(identity)
+    try:
+        sandbox.restore_file(reference, path)
+    finally:
+        sandbox.close()
+
+
+@snapshot.command()
+@click.argument("references", metavar="SNAPSHOT...", nargs=-1, required=True)
+def rm(references: tuple[str, ...]) -> None:
+    """Delete snapshots; what was made from them is not touched."""
+    for reference in references:
+        Snapshot.delete(reference)
+        click.echo(reference)

@@ -1,0 +1,112 @@
+"""Folders as archives: out of the sandbox, into it, and both ways between it and this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from atoll.client import _exchange as exchange
+from atoll.client._async.filebase import AsyncFileBase
+from atoll.client._progress import Meter, Progress
+from atoll.client._tree import TreeCopied, TreeSource, TreeTarget
+from atoll.client._twins import AsyncSource, async_chunks
+from atoll.model import limits
+from atoll.wire.public import ArchiveUnpacked
+
+_RAW = "application/octet-stream"
+
+
+class AsyncArchives(AsyncFileBase):
+    """Packing and unpacking."""
+
+    async def pack(
+        self,
+        path: str,
+        *,
+        format: str = "tar",
+        names: tuple[str, ...] = (),
+        user: str | None = None,
+    ) -> AsyncIterator[bytes]:
+        """A folder as a `tar`, `tar.gz` or `zip`, in pieces; or only what is named below it.
+
+        Example:
+            with open("project.tar.gz", "wb") as file:
+                async for data in sb.files.pack("project", format="tar.gz"):
+                    file.write(data)
+        """
+        pairs = [("path", path), ("format", format), *(("name", name) for name in names)]
+        if user is not None:
+            pairs.append(("user", user))
+        where = exchange.query_pairs(pairs)
+        async with self._transport.stream(
+            "GET", f"{self._path}/archive{where}", accept="*/*", read_s=limits.TRANSFER_STALL_S_MAX
+        ) as response:
+            async for data in response.aiter_raw():
+                yield data
+
+    async def unpack(
+        self,
+        data: AsyncSource,
+        path: str,
+        *,
+        format: str = "tar",
+        bytes_max: int | None = None,
+        user: str | None = None,
+    ) -> ArchiveUnpacked:
+        """Unpack an archive into a folder, which is made if it is missing; nothing of it leaves that folder.
+
+        `bytes_max` bounds what may come out of it.
+
+        Example:
+            await sb.files.unpack(open("project.zip", "rb"), "project", format="zip")
+        """
+        where = exchange.query(path=path, format=format, bytes_max=bytes_max, user=user)
+        async with self._transport.stream(
+            "PUT",
+            f"{self._path}/archive{where}",
+            async_chunks(data),
+            content_type=_RAW,
+            read_s=limits.GUEST_IDLE_S_MAX,
+        ) as response:
+            return exchange.decode(await response.aread(), ArchiveUnpacked)
+
+    async def push(
+        self,
+        local_path: str | os.PathLike[str],
+        path: str,
+        *,
+        user: str | None = None,
+        on_progress: Progress | None = None,
+    ) -> TreeCopied:
+        """Copy what is in a folder of this machine into a folder of the sandbox, which is made if it is missing.
+
+        Example:
+            await sb.files.push("project", "/home/user/project")
+        """
+        meter = Meter(None, on_progress)
+        source = TreeSource(Path(local_path), meter)
+        unpacked = await self.unpack(source, path, user=user)
+        return TreeCopied(unpacked.entries, unpacked.bytes, tuple(source.skipped))
+
+    async def pull(
+        self,
+        path: str,
+        local_path: str | os.PathLike[str],
+        *,
+        size_bytes_max: int | None = None,
+        user: str | None = None,
+        on_progress: Progress | None = None,
+    ) -> TreeCopied:
+        """Copy what is in a folder of the sandbox into a folder of this machine, which is made if it is missing.
+
+        Links that lead out of the folder are left out, and named in the answer. `size_bytes_max` protects your disk.
+
+        Example:
+            await sb.files.pull("/home/user/results", "results")
+        """
+        meter = Meter(None, on_progress)
+        with TreeTarget(Path(local_path), size_bytes_max, meter) as target:
+            async for data in self.pack(path, user=user):
+                target.write(data)
+            return target.copied()

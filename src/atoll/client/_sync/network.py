@@ -1,0 +1,83 @@
+# Generated from src/atoll/client/_async/network.py by tools/unasync.py: change that file, not this one.
+"""The network of a sandbox: what it may reach, what it did there, what it waits for, and which secrets it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from atoll.client import _exchange as exchange
+from atoll.client._sync.transport import Transport
+from atoll.client._policies import PolicyLike, policy_body
+from atoll.wire.public.policies import (
+    AskAnswer,
+    AskView,
+    NetworkView,
+    PolicyTest,
+    PolicyTested,
+    PolicyView,
+    SandboxSecrets,
+)
+
+
+class Network:
+    """`sandbox.network`."""
+
+    def __init__(self, transport: Transport, path: str) -> None:
+        self._transport = transport
+        self._path = path
+
+    def policy(self) -> PolicyView:
+        """What the sandbox may reach now.
+
+        Example:
+            print((sb.network.policy()).allow)
+        """
+        return self._transport.call("GET", f"{self._path}/policy", PolicyView)
+
+    def set_policy(self, policy: PolicyLike) -> PolicyView:
+        """Change what it may reach, at once: a list of rules, "nothing", "public", or all fields of a policy.
+
+        Example:
+            sb.network.set_policy(["example.org", "*.example.net:443"])
+            sb.network.set_policy({"mode": "public", "deny": ["bad.example"]})
+        """
+        return self._transport.call("PUT", f"{self._path}/policy", PolicyView, policy_body(policy))
+
+    def set_secrets(self, names: Sequence[str]) -> PolicyView:
+        """Change which secrets it has. Programs that are started from now on see their placeholders.
+
+        Example:
+            sb.network.set_secrets(["API_TOKEN"])
+        """
+        return self._transport.call(
+            "PUT", f"{self._path}/secrets", PolicyView, SandboxSecrets(secrets=list(names))
+        )
+
+    def test(self, url: str) -> PolicyTested:
+        """What would happen to a connection, and by which rule.
+
+        Example:
+            print((sb.network.test("https://example.org")).allowed)
+        """
+        return self._transport.call("POST", f"{self._path}/policy/test", PolicyTested, PolicyTest(url=url))
+
+    def status(self, *, after: int = 0) -> NetworkView:
+        """Counters, open questions, and what happened after the event of that number.
+
+        Example:
+            for event in (sb.network.status()).events:
+                print(event.name, event.allowed, event.reason)
+        """
+        where = exchange.query(after=after)
+        return self._transport.call("GET", f"{self._path}/network{where}", NetworkView)
+
+    def answer(self, ask_id: str, answer: Literal["once", "always", "refuse"]) -> AskView:
+        """Answer a connection that waits for a person's word.
+
+        Example:
+            for ask in (sb.network.status()).asks:
+                sb.network.answer(ask.id, "once")
+        """
+        path = f"{self._path}/network/asks/{exchange.segment(ask_id)}"
+        return self._transport.call("POST", path, AskView, AskAnswer(answer=answer))

@@ -1,0 +1,141 @@
+# Generated from src/atoll/client/_async/states.py by tools/unasync.py: change that file, not this one.
+"""What can be done to a sandbox as a whole: standby, pause, resume, snapshot, roll back, fork."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from atoll.client import _exchange as exchange
+from atoll.client._sync.transport import Transport
+from atoll.model import limits
+from atoll.wire.public import (
+    FileRestore,
+    FileRestored,
+    ForkList,
+    SandboxFork,
+    SandboxPause,
+    SandboxResume,
+    SandboxRollback,
+    SandboxView,
+    SnapshotCreate,
+    SnapshotDiff,
+    SnapshotView,
+)
+
+Self = TypeVar("Self", bound="States")
+
+
+class States:
+    """The part of a sandbox that is about its state."""
+
+    _transport: Transport
+    _view: SandboxView
+    _path: str
+
+    def __init__(self, transport: Transport, view: SandboxView) -> None:
+        raise NotImplementedError  # a sandbox says how it is made
+
+    def standby(self) -> SandboxView:
+        """Freeze it where it is; the next call, or traffic to one of its ports, wakes it in milliseconds.
+
+        Example:
+            sb.standby()
+        """
+        return self._change("standby")
+
+    def pause(self, *, memory: bool = True) -> SandboxView:
+        """Put it on disk: nothing of it runs, and it survives a restart of the server and of the machine.
+
+        Without `memory` only its disk is kept, and it boots afresh when it is resumed.
+
+        Example:
+            sb.pause()
+        """
+        return self._change("pause", SandboxPause(memory=memory))
+
+    def resume(self, *, timeout_s: float | None = None) -> SandboxView:
+        """Wake it, with its processes, variables, open files and servers as they were; it has a new deadline.
+
+        Example:
+            sb.resume(timeout_s=600)
+        """
+        return self._change("resume", SandboxResume(timeout_s=timeout_s))
+
+    def rollback(self, snapshot: str | SnapshotView) -> SandboxView:
+        """Take it back to an earlier snapshot of itself. What it was until now is gone.
+
+        Example:
+            sb.rollback(snap)
+        """
+        return self._change("rollback", SandboxRollback(snapshot=exchange.snapshot_id(snapshot)))
+
+    def snapshot(
+        self,
+        name: str | None = None,
+        *,
+        memory: bool = True,
+        expires_s: float | None = None,
+        keep_last: int | None = None,
+    ) -> SnapshotView:
+        """What it is at this moment, disk and memory or the disk alone; it goes on.
+
+        The snapshot is usable wherever a template is. `expires_s` is how long it is kept; `keep_last` removes all but
+        so many of the unnamed snapshots of this sandbox.
+
+        Example:
+            snap = sb.snapshot("ready")
+        """
+        body = SnapshotCreate(name=name, memory=memory, expires_s=expires_s, keep_last=keep_last)
+        return self._transport.call(
+            "POST", f"{self._path}/snapshots", SnapshotView, body, read_s=limits.CLIENT_STATE_S_MAX
+        )
+
+    def diff(self, snapshot: str | SnapshotView) -> SnapshotDiff:
+        """What changed on its disk since a snapshot: files added, changed and removed.
+
+        Example:
+            for item in (sb.diff(snap)).items:
+                print(item.change, item.path)
+        """
+        where = exchange.query(against=self._view.id)
+        path = f"/v1/snapshots/{exchange.segment(exchange.snapshot_id(snapshot))}/diff{where}"
+        return self._transport.call("GET", path, SnapshotDiff, read_s=limits.CLIENT_STATE_S_MAX)
+
+    def restore_file(self, snapshot: str | SnapshotView, path: str) -> int:
+        """Put one file of a snapshot back, where it was; says how many bytes that were.
+
+        Example:
+            sb.restore_file(snap, "/home/user/a.txt")
+        """
+        body = FileRestore(snapshot=exchange.snapshot_id(snapshot), path=path)
+        restored = self._transport.call("POST", f"{self._path}/restore", FileRestored, body)
+        return restored.size
+
+    def fork(self: Self, count: int = 1, *, timeout_s: float | None = None, partial: bool = False) -> list[Self]:
+        """Live copies of it, each with its own identity, network and token.
+
+        If one cannot be made, those that were are killed and the error is raised; with `partial` those that were made
+        are returned.
+
+        Example:
+            a, b = sb.fork(2)
+        """
+        body = SandboxFork(count=count, timeout_s=timeout_s)
+        made = self._transport.call(
+            "POST", f"{self._path}/fork", ForkList, body, read_s=limits.CLIENT_STATE_S_MAX
+        )
+        problem = next((item.problem for item in made.items if item.problem is not None), None)
+        views = [item.sandbox for item in made.items if item.sandbox is not None]
+        if problem is not None and (not partial or not views):
+            for view in views:
+                self._transport.fetch("DELETE", f"/v1/sandboxes/{exchange.segment(view.id)}")
+            raise exchange.problem_error(problem)
+        return [type(self)(Transport.acquire(self._transport.config), view) for view in views]
+
+    def _change(
+        self, verb: str, body: SandboxPause | SandboxResume | SandboxRollback | None = None
+    ) -> SandboxView:
+        self._view = self._transport.call(
+            "POST", f"{self._path}/{verb}", SandboxView, body, read_s=limits.CLIENT_STATE_S_MAX
+        )
+        return self._view

@@ -1,0 +1,71 @@
+"""The side of control that is about callers rather than sandboxes: tenants, usage, audit, webhooks, rates."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import suppress
+from dataclasses import dataclass
+
+import anyio
+from anyio.abc import TaskGroup
+
+from atoll.control.clock import Clock
+from atoll.control.events import EventFile, Events
+from atoll.control.housekeeping import Housekeeping, note_key_use
+from atoll.control.keys import Keys
+from atoll.control.options import ControlOptions
+from atoll.control.posting import Poster
+from atoll.control.rates import Rates
+from atoll.control.sandboxes import forever
+from atoll.control.store.engine import Store
+from atoll.control.tenants import Tenants
+from atoll.control.usage import Metering
+from atoll.control.webhooks import Webhooks
+from atoll.model import limits
+from atoll.model.errors import Unavailable
+from atoll.telemetry import Metrics
+from atoll.wire.node import NodePort
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """One door to each; the edge checks the caller's scope before it opens one."""
+
+    keys: Keys
+    tenants: Tenants
+    usage: Metering
+    events: Events
+    webhooks: Webhooks
+    rates: Rates
+    housekeeping: Housekeeping
+    options: ControlOptions
+
+    @classmethod
+    def make(cls, store: Store, node: NodePort, clock: Clock, metrics: Metrics, options: ControlOptions) -> Accounts:
+        events = Events(store, clock, metrics)
+        keys = Keys(store, clock, events)
+        return cls(
+            keys=keys,
+            tenants=Tenants(store, clock, events, keys),
+            usage=Metering(store, node, clock, options.prices, options.usage_interval_s),
+            events=events,
+            webhooks=Webhooks(store, clock, events, metrics, Poster(private_allowed=options.webhook_private).send),
+            rates=Rates(),
+            housekeeping=Housekeeping(store, clock, events, options),
+            options=options,
+        )
+
+    def begin(self, tasks: TaskGroup) -> None:
+        """Start the loops; they run as long as the group does."""
+        tasks.start_soon(forever, self.events.flush_step)
+        tasks.start_soon(forever, self.webhooks.step)
+        tasks.start_soon(forever, self.housekeeping.step)
+        tasks.start_soon(forever, functools.partial(note_key_use, self.keys))
+        if self.options.events_file is not None:
+            tasks.start_soon(forever, EventFile(self.options.events_file, self.events).step)
+
+    async def close(self) -> None:
+        """Write what has not been written, for a bounded time."""
+        with anyio.move_on_after(limits.KILL_WAIT_S_MAX, shield=True), suppress(Unavailable):
+            await self.keys.flush_used()
+            await self.events.flush()

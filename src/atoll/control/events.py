@@ -1,0 +1,220 @@
+"""The audit log: written, read, waited for, copied to a file, and forgotten when it is old.
+
+What changes a sandbox, a key or a tenant is written in the transaction that changes it. That a request was made is
+written a moment later, many requests in one transaction: a server that is killed may lose the last moment of those.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import deque
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from atoll.control.authz import Principal
+from atoll.control.clock import Clock
+from atoll.control.store import events as rows
+from atoll.control.store.engine import Store
+from atoll.control.store.events import EventFilter as EventFilter
+from atoll.model import limits
+from atoll.model.errors import InvalidArgument, Unavailable
+from atoll.model.event import OK, SYSTEM, Event
+from atoll.model.text import cleaned, is_text
+from atoll.telemetry import Metrics
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """Some events, oldest first, and the place in the log after them."""
+
+    items: list[Event]
+    next: int
+
+
+class Events:
+    """The log of one server, or of several that share a database."""
+
+    def __init__(self, store: Store, clock: Clock, metrics: Metrics) -> None:
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._queue: deque[Event] = deque()
+        self._queued = anyio.Event()
+        self._added = anyio.Event()
+
+    def of(
+        self,
+        by: Principal | None,
+        action: str,
+        *,
+        owner: str = "",
+        target: str = "",
+        result: str = OK,
+        detail: dict[str, str] | None = None,
+    ) -> Event:
+        """An event that happens now; without a caller it is the system's own doing."""
+        kept = {key: cleaned(value, limits.EVENT_DETAIL_CHARS_MAX) for key, value in (detail or {}).items() if value}
+        return Event(
+            at=self._clock.now(),
+            owner=owner or (by.owner if by else ""),
+            actor=by.key_id if by else SYSTEM,
+            action=action,
+            target=cleaned(target, limits.EXTERNAL_ID_CHARS_MAX),
+            result=result,
+            source=by.source if by else "",
+            request_id=by.request_id if by else "",
+            detail=kept,
+        )
+
+    def written(self) -> None:
+        """Events have been committed: whoever waits for some may look."""
+        self._added.set()
+        self._added = anyio.Event()
+
+    def next_added(self) -> anyio.Event:
+        """Set when events have been written after this call."""
+        return self._added
+
+    def note(self, by: Principal, action: str, target: str, result: str) -> None:
+        """Have a request written soon."""
+        if len(self._queue) >= limits.EVENT_QUEUE_MAX:
+            # The database has been away for long. The log must not take the server's memory with it.
+            self._metrics.events_lost.inc()
+            return
+        self._queue.append(self.of(by, action, target=target, result=result))
+        self._queued.set()
+
+    def report(self, event: Event) -> None:
+        """Have something that happened written soon."""
+        if len(self._queue) >= limits.EVENT_QUEUE_MAX:
+            self._metrics.events_lost.inc()
+            return
+        self._queue.append(event)
+        self._queued.set()
+
+    async def flush(self) -> None:
+        """Write what is queued."""
+        while self._queue:
+            batch = [self._queue[index] for index in range(min(len(self._queue), limits.EVENT_PAGE_MAX))]
+            await self._store.write(rows.add_many, batch)
+            for _ in batch:
+                self._queue.popleft()
+            self.written()
+
+    async def flush_step(self) -> None:
+        """Wait for something to write, collect for a moment, write it."""
+        await self._queued.wait()
+        await anyio.sleep(limits.EVENT_FLUSH_S)
+        self._queued = anyio.Event()
+        await self.flush()
+
+    async def page(self, wanted: EventFilter, after: int | None, items_max: int, wait_s: float = 0.0) -> EventPage:
+        """Events after a place in the log, or the newest ones; waits for the first for so long if there is none."""
+        _check(wanted, items_max, wait_s)
+        if after is None:
+            items = await self._store.read(rows.latest, wanted, items_max)
+            return EventPage(items, items[-1].number if items else await self._store.read(rows.last_number))
+        with anyio.move_on_after(wait_s):
+            await self._wait_after(wanted, after)
+        items = await self._store.read(rows.after, wanted, after, items_max)
+        return EventPage(items, items[-1].number if items else after)
+
+    async def _wait_after(self, wanted: EventFilter, after: int) -> None:
+        while True:
+            added = self.next_added()
+            if await self._store.read(rows.after, wanted, after, 1):
+                return
+            with anyio.move_on_after(limits.EVENT_LOOK_S):
+                await added.wait()
+
+    async def forget(self, keep_days: float) -> None:
+        """Remove what is older than the operator wants to keep."""
+        gone = await self._store.write(rows.forget, self._clock.now() - timedelta(days=keep_days))
+        if gone:
+            log.info("events_forgotten", count=gone)
+
+
+class EventFile:
+    """Copies the log, of all tenants, into a file, one JSON object a line; after a crash it goes on without a gap.
+
+    Where it stopped is in the file itself: the number of its last whole line. A line that was cut off is written anew.
+    """
+
+    def __init__(self, path: Path, events: Events) -> None:
+        self._path = path
+        self._events = events
+        self._number: int | None = None
+
+    async def step(self) -> None:
+        """Copy what there is, or wait for more."""
+        if self._number is None:
+            self._number = await anyio.to_thread.run_sync(_recover, self._path)
+        everything = EventFilter(owner=None)
+        page = await self._events.page(everything, self._number, limits.EVENT_PAGE_MAX, limits.EVENT_WAIT_S_MAX)
+        if page.items:
+            lines = "".join(json.dumps(as_json(event)) + "\n" for event in page.items)
+            await anyio.to_thread.run_sync(_append, self._path, lines)
+            self._number = page.next
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """An event as programs read it."""
+    return {
+        "number": event.number,
+        "at": event.at.isoformat(),
+        "tenant": event.owner,
+        "actor": event.actor,
+        "action": event.action,
+        "target": event.target,
+        "result": event.result,
+        "source": event.source,
+        "request_id": event.request_id,
+        "detail": dict(event.detail),
+    }
+
+
+def _check(wanted: EventFilter, items_max: int, wait_s: float) -> None:
+    if not 1 <= items_max <= limits.EVENT_PAGE_MAX:
+        raise InvalidArgument(f"limit is not between 1 and {limits.EVENT_PAGE_MAX}", code="invalid_query")
+    if not 0 <= wait_s <= limits.EVENT_WAIT_S_MAX:
+        raise InvalidArgument(f"wait_s is not between 0 and {limits.EVENT_WAIT_S_MAX:g}", code="invalid_query")
+    texts = (*wanted.actions, wanted.target or "", wanted.actor or "", wanted.result or "")
+    if not all(is_text(text) and len(text) <= limits.EXTERNAL_ID_CHARS_MAX for text in texts):
+        raise InvalidArgument("a filter is no text, or too long", code="invalid_query")
+
+
+def _recover(path: Path) -> int:
+    """The number of the last event in the file, which is cut after it. The end of the file is enough to see that."""
+    try:
+        with path.open("rb+") as file:
+            size = file.seek(0, os.SEEK_END)
+            begin = max(0, size - 64 * limits.KIB)
+            file.seek(begin)
+            tail = file.read()
+            whole, newline, _ = tail.rpartition(b"\n")
+            file.truncate(begin + len(whole) + len(newline))
+            return int(json.loads(whole.rpartition(b"\n")[2])["number"]) if whole else 0
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Unavailable(f"the events file {path} cannot be continued: {error}", code="bad_events_file") from error
+
+
+def _append(path: Path, lines: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+            file.write(lines)
+    except OSError as error:
+        raise Unavailable(
+            f"the events file {path} cannot be written: {error.strerror}", code="bad_events_file"
+        ) from error

@@ -1,0 +1,231 @@
+"""Use cases of networks: the policy of each sandbox, its secrets, its questions, and its events in the audit log.
+
+What is on record is what the node enforces: it is written first, then sent, and sent again at every start. A node that
+has not heard of a sandbox's policy lets nothing through.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from urllib.parse import urlsplit
+
+import structlog
+
+from atoll.control.authz import Principal
+from atoll.control.events import Events
+from atoll.control.ledger import Ledger
+from atoll.control.secrets import Secrets
+from atoll.control.store import events as event_rows
+from atoll.control.store import policies as rows
+from atoll.control.store.engine import Store
+from atoll.control.store.policies import NetworkRecord
+from atoll.model import limits
+from atoll.model.errors import AtollError, Conflict, InvalidArgument
+from atoll.model.lifecycle import FINAL
+from atoll.model.policy import Policy, compile_policy, normal_name
+from atoll.model.sandbox import Sandbox
+from atoll.model.secret import PLACEHOLDER_PREFIX, Secret
+from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested
+from atoll.wire.node import NodePort
+
+log = structlog.get_logger(__name__)
+
+Lists = Mapping[str, Sequence[str]]
+_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What a sandbox may reach and which secrets it has."""
+
+    policy: Policy
+    secrets: tuple[str, ...]
+
+
+class Policies:
+    """The networks of all sandboxes."""
+
+    def __init__(
+        self, store: Store, ledger: Ledger, node: NodePort, secrets: Secrets, events: Events, lists: Lists | None = None
+    ) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._node = node
+        self._secrets = secrets
+        self._events = events
+        self._lists = lists or {}
+
+    @property
+    def secrets(self) -> Secrets:
+        return self._secrets
+
+    @property
+    def lists(self) -> Lists:
+        """The operator's lists, by name."""
+        return self._lists
+
+    async def check(self, owner: str, policy: Policy | None, names: tuple[str, ...]) -> None:
+        """Refuse what cannot be enforced, before anything is made."""
+        compile_policy(policy or Policy(), self._lists)
+        if len(names) > limits.SECRETS_PER_SANDBOX_MAX or len(set(names)) != len(names):
+            raise InvalidArgument(
+                f"a sandbox has at most {limits.SECRETS_PER_SANDBOX_MAX} secrets, each once", code="invalid_secret"
+            )
+        await self._secrets.check_known(owner, names)
+
+    async def begin(self, owner: str, sandbox_id: str, policy: Policy | None, names: tuple[str, ...]) -> None:
+        """Put the network of a new sandbox on record and have the node know it; what is not asked for costs nothing."""
+        if policy is None and not names:
+            return
+        placeholders = {name: _placeholder() for name in names}
+        await self._put(NetworkRecord(sandbox_id, owner, policy or Policy(), placeholders))
+
+    async def copy(self, owner: str, source_id: str, sandbox_id: str) -> None:
+        """The same network for a sandbox that was made of another; its placeholders are those in its memory."""
+        record = await self._store.read(rows.get, source_id)
+        if record is not None and record.owner == owner:
+            await self._put(replace(record, sandbox_id=sandbox_id))
+
+    async def restore(self) -> None:
+        """Have the node know what is on record, once, at start, with everything under the newest key."""
+        await self._secrets.reseal()
+        for record in await self._store.read(rows.live):
+            await self._send_safely(record)
+
+    async def get(self, principal: Principal, reference: str) -> Network:
+        record = await self._record(principal, await self._ledger.find(principal.owner, reference))
+        return Network(record.policy, tuple(record.placeholders))
+
+    async def set(self, principal: Principal, reference: str, policy: Policy) -> Network:
+        """Another policy from now on; connections that it does not allow are cut."""
+        await self.check(principal.owner, policy, ())
+        sandbox = await self._live(principal, reference)
+        record = replace(await self._record(principal, sandbox), policy=policy)
+        await self._put(record)
+        self._events.report(self._events.of(principal, "network.policy_changed", target=sandbox.id))
+        return Network(record.policy, tuple(record.placeholders))
+
+    async def set_secrets(self, principal: Principal, reference: str, names: tuple[str, ...]) -> Network:
+        """Other secrets from now on; one that it had keeps its placeholder."""
+        await self.check(principal.owner, None, names)
+        sandbox = await self._live(principal, reference)
+        record = await self._record(principal, sandbox)
+        placeholders = {name: record.placeholders.get(name) or _placeholder() for name in names}
+        await self._put(replace(record, placeholders=placeholders))
+        self._events.report(
+            self._events.of(
+                principal, "network.secrets_changed", target=sandbox.id, detail={"secrets": " ".join(names)}
+            )
+        )
+        return Network(record.policy, names)
+
+    async def secret_changed(self, principal: Principal, secret: Secret | str, action: str) -> None:
+        """A secret was kept, rotated or removed: every live sandbox that has it follows at once."""
+        name = secret if isinstance(secret, str) else secret.name
+        self._events.report(self._events.of(principal, action, target=name))
+        for record in await self._store.read(rows.live, principal.owner):
+            if name in record.placeholders:
+                await self._send_safely(record)
+
+    async def status(self, principal: Principal, reference: str, after: int) -> NetworkStatus:
+        sandbox = await self._live(principal, reference)
+        return self._node.network_status(sandbox.id, after)
+
+    async def test(self, principal: Principal, reference: str, url: str) -> Tested:
+        """What would happen to a connection to an address such as https://example.org or example.org:22."""
+        host, port = parse_place(url)
+        sandbox = await self._live(principal, reference)
+        return await self._node.network_test(sandbox.id, host, port)
+
+    async def answer(self, principal: Principal, reference: str, ask_id: str, answer: str) -> Ask:
+        """A person's word: `once` lets this one through, `always` also puts the place on the list."""
+        sandbox = await self._live(principal, reference)
+        ask = self._node.network_answer(sandbox.id, ask_id, answer != "refuse")
+        if answer == "always":
+            record = await self._record(principal, sandbox)
+            rule = f"{ask.host}:{ask.port}"
+            if rule not in record.policy.allow:
+                await self._put(replace(record, policy=replace(record.policy, allow=(*record.policy.allow, rule))))
+        detail = {"host": ask.host, "port": str(ask.port), "answer": answer}
+        self._events.report(self._events.of(principal, "network.answered", target=sandbox.id, detail=detail))
+        return ask
+
+    async def log_step(self) -> None:
+        """Put the next thing that happened on some network into its owner's audit log."""
+        sandbox_id, event = await self._node.network_event()
+        record = await self._ledger.record(sandbox_id)
+        if record is not None:
+            owner = record.owner
+            result = "ok" if event.allowed or event.kind in ("ask", "secret_used") else "refused"
+            # A question is for whoever listens, also by webhook, and those hear of sandboxes.
+            action = "sandbox.asks" if event.kind == "ask" else f"network.{event.kind}"
+            detail = event_detail(event)
+            entry = self._events.of(None, action, owner=owner, target=sandbox_id, result=result, detail=detail)
+            if event.kind == "ask":
+                await self._store.write(event_rows.add, entry)
+                self._events.written()
+            else:
+                self._events.report(entry)
+
+    async def _put(self, record: NetworkRecord) -> None:
+        await self._store.write(rows.put, record)
+        await self._send(record)
+
+    async def _send_safely(self, record: NetworkRecord) -> None:
+        """As `_send`, for one of many. A policy that cannot be enforced any more (a list is gone) allows nothing."""
+        try:
+            await self._send(record)
+        except InvalidArgument as error:
+            log.error("policy_unusable", sandbox_id=record.sandbox_id, error=error.message)
+            await self._node.network_set(record.sandbox_id, NetworkOrder())
+        except AtollError as error:
+            log.warning("policy_half_sent", sandbox_id=record.sandbox_id, error=repr(error))
+
+    async def _send(self, record: NetworkRecord) -> None:
+        grants = await self._secrets.grants(record.owner, record.placeholders)
+        await self._node.network_set(
+            record.sandbox_id, NetworkOrder(compile_policy(record.policy, self._lists), grants)
+        )
+
+    async def _live(self, principal: Principal, reference: str) -> Sandbox:
+        sandbox = await self._ledger.find(principal.owner, reference)
+        if sandbox.state in FINAL:
+            raise Conflict(
+                f"the sandbox has ended ({sandbox.end_reason})", code="not_running", hint="Create a new one."
+            )
+        return sandbox
+
+    async def _record(self, principal: Principal, sandbox: Sandbox) -> NetworkRecord:
+        known = await self._store.read(rows.get, sandbox.id)
+        return known or NetworkRecord(sandbox.id, principal.owner)
+
+
+def event_detail(event: NetworkEvent) -> dict[str, str]:
+    """An event's facts as texts, without what is empty."""
+    skipped = ("number", "at", "kind", "allowed")
+    return {key: str(value) for key, value in asdict(event).items() if value and key not in skipped}
+
+
+def parse_place(url: str) -> tuple[str, int]:
+    """Host and port of an address; InvalidArgument (invalid_url) if it has none."""
+    try:
+        split = urlsplit(url if "://" in url else f"//{url}")
+        port = split.port or _PORTS.get(split.scheme or "https", 0)
+        host = split.hostname or ""
+    except ValueError:
+        host, port = "", 0
+    if not host or not port:
+        raise InvalidArgument(
+            f"{url[:200]!r} is not an address", code="invalid_url", hint="Write https://example.org or example.org:22."
+        )
+    try:
+        return str(ipaddress.IPv4Address(host)), port
+    except ValueError:
+        return normal_name(host), port
+
+
+def _placeholder() -> str:
+    return PLACEHOLDER_PREFIX + secrets.token_hex(16)

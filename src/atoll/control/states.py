@@ -1,0 +1,210 @@
+"""Sleep and waking: standby, pause, resume and rollback, and what happens at a deadline that does not kill.
+
+Each use case has its turn at the sandbox alone, so two who resume at once get one sandbox, and a resume during a pause
+waits for it. A kill waits for nobody: it goes on record, and whoever is at work on the sandbox finds out.
+
+What was begun is finished even when its caller leaves, because half of it is worse than either end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import anyio
+import structlog
+
+from atoll.control.attempts import Attempts
+from atoll.control.authz import Principal
+from atoll.control.clock import Clock
+from atoll.control.deadlines import Deadlines
+from atoll.control.exclusive import Exclusive
+from atoll.control.ledger import Ledger
+from atoll.control.reconcile import Note
+from atoll.control.sandboxes import not_running
+from atoll.control.usage import Metering
+from atoll.model import limits
+from atoll.model.errors import InvalidArgument, NotFound
+from atoll.model.lifecycle import State, Trigger
+from atoll.model.sandbox import DeadlineAction, Sandbox, check_timeout, hostname_of
+from atoll.model.snapshot import Snapshot
+from atoll.wire.node import NodePort, SandboxOrder
+
+log = structlog.get_logger(__name__)
+
+
+class States:
+    """What can be done to a sandbox as a whole."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        deadlines: Deadlines,
+        metering: Metering,
+        attempts: Attempts,
+        node: NodePort,
+        clock: Clock,
+    ) -> None:
+        self._ledger = ledger
+        self._deadlines = deadlines
+        self._metering = metering
+        self._attempts = attempts
+        self._node = node
+        self._clock = clock
+        self.exclusive = Exclusive()
+
+    async def standby(self, principal: Principal, reference: str) -> Sandbox:
+        """Freeze a running sandbox; one that is in standby stays so."""
+        sandbox = await self._ledger.find(principal.owner, reference)
+        async with self.exclusive.turn(sandbox.id):
+            sandbox = await self._ledger.find(principal.owner, sandbox.id)
+            return sandbox if sandbox.state is State.STANDBY else await self._freeze(sandbox, principal)
+
+    async def _freeze(self, sandbox: Sandbox, by: Principal | None) -> Sandbox:
+        if sandbox.state is not State.RUNNING:
+            raise not_running(sandbox)
+        with anyio.CancelScope(shield=True):
+            await self._node.sandbox_standby(sandbox.id)
+            sandbox = await self._advance(sandbox, Trigger.FROZEN, by=by)
+        return sandbox
+
+    async def pause(self, principal: Principal, reference: str, *, memory: bool = True) -> Sandbox:
+        """Put a sandbox on disk; one that is paused stays so."""
+        sandbox = await self._ledger.find(principal.owner, reference)
+        async with self.exclusive.turn(sandbox.id):
+            sandbox = await self._ledger.find(principal.owner, sandbox.id)
+            return sandbox if sandbox.state is State.PAUSED else await self._pause(sandbox, principal, memory=memory)
+
+    async def _pause(self, sandbox: Sandbox, by: Principal | None, *, memory: bool = True) -> Sandbox:
+        if sandbox.state not in (State.RUNNING, State.STANDBY):
+            raise not_running(sandbox)
+        with anyio.CancelScope(shield=True):
+            sandbox = await self._advance(sandbox, Trigger.PAUSE_ASKED, by=by)
+            if sandbox.state is not State.PAUSING:
+                raise not_running(sandbox)
+            await self._metering.last(sandbox.id)
+            try:
+                await self._node.sandbox_pause(sandbox.id, memory=memory)
+            except BaseException:
+                await self._advance(sandbox, Trigger.PAUSE_FAILED)
+                raise
+            paused = await self._advance(sandbox, Trigger.PAUSED, by=by)
+        if paused.state is not State.PAUSED:
+            raise not_running(paused)
+        return paused
+
+    async def resume(self, principal: Principal, reference: str, timeout_s: float | None = None) -> Sandbox:
+        """Wake a sandbox that sleeps, with a deadline from now on; one that runs is returned as it is."""
+        if timeout_s is not None:
+            check_timeout(timeout_s)
+        sandbox = await self._ledger.find(principal.owner, reference)
+        async with self.exclusive.turn(sandbox.id):
+            sandbox = await self._ledger.find(principal.owner, sandbox.id)
+            return await self._resume(sandbox, principal, timeout_s)
+
+    async def awake(self, sandbox: Sandbox) -> Sandbox:
+        """The sandbox, running: a call or a connection has come for it. Conflict (not_running) if it may not wake."""
+        if sandbox.state is State.PAUSED and not sandbox.auto_resume:
+            raise not_running(sandbox)
+        async with self.exclusive.turn(sandbox.id):
+            record = await self._ledger.record(sandbox.id)
+            return await self._resume(record.sandbox if record else sandbox, None, None, asleep=True)
+
+    async def _resume(
+        self, sandbox: Sandbox, by: Principal | None, timeout_s: float | None, *, asleep: bool = False
+    ) -> Sandbox:
+        if sandbox.state is State.PAUSED:
+            return await self._restore(sandbox, by, order_of(sandbox), timeout_s)
+        if sandbox.state not in (State.RUNNING, State.STANDBY):
+            raise not_running(sandbox)
+        with anyio.CancelScope(shield=True):
+            if asleep or sandbox.state is State.STANDBY:
+                await self._node.sandbox_wake(sandbox.id)
+            if sandbox.state is State.STANDBY:
+                renewed = timeout_s is not None or sandbox.on_deadline is DeadlineAction.STANDBY
+                deadline_at = self._from_now(sandbox, timeout_s) if renewed else None
+                sandbox = await self._advance(sandbox, Trigger.THAWED, deadline_at=deadline_at, by=by)
+                self._deadlines.note_running(sandbox)
+        return sandbox
+
+    async def _restore(
+        self, sandbox: Sandbox, by: Principal | None, order: SandboxOrder, timeout_s: float | None
+    ) -> Sandbox:
+        with anyio.CancelScope(shield=True):
+            sandbox = await self._advance(sandbox, Trigger.RESUME_ASKED, by=by)
+            if sandbox.state is not State.RESUMING:
+                raise not_running(sandbox)
+            try:
+                async with self._attempts.begun(sandbox.id):
+                    await self._node.sandbox_resume(order)
+            except BaseException:
+                await self._advance(sandbox, Trigger.RESUME_FAILED)
+                raise
+            running = await self._advance(
+                sandbox, Trigger.RESUMED, deadline_at=self._from_now(sandbox, timeout_s), by=by
+            )
+        if running.state is not State.RUNNING:
+            raise not_running(running)
+        self._deadlines.note_running(running)
+        return running
+
+    async def rollback(self, principal: Principal, reference: str, snapshot: Snapshot) -> Sandbox:
+        """Take a sandbox back to an earlier snapshot of itself. What it was until now is gone."""
+        sandbox = await self._ledger.find(principal.owner, reference)
+        if snapshot.sandbox_id != sandbox.id:
+            raise InvalidArgument(
+                "this snapshot is of another sandbox",
+                code="other_sandbox",
+                hint="A sandbox goes back to its own snapshots; create a new one from this.",
+            )
+        async with self.exclusive.turn(sandbox.id):
+            sandbox = await self._ledger.find(principal.owner, sandbox.id)
+            order = replace(order_of(sandbox), image=snapshot.id)
+            if sandbox.state is State.PAUSED:
+                return await self._restore(sandbox, principal, order, None)
+            sandbox = await self._resume(sandbox, principal, None)
+            with anyio.CancelScope(shield=True):
+                await self._node.sandbox_rollback(order)
+            return await self._ledger.find(principal.owner, sandbox.id)
+
+    async def put_to_sleep(self, sandbox_id: str) -> None:
+        """A deadline has come that does not kill. If it fails the sandbox goes on, and it is tried again later."""
+        async with self.exclusive.turn(sandbox_id):
+            record = await self._ledger.record(sandbox_id)
+            if record is None:
+                return
+            sandbox = record.sandbox
+            try:
+                if sandbox.on_deadline is DeadlineAction.PAUSE and sandbox.state in (State.RUNNING, State.STANDBY):
+                    await self._pause(sandbox, None)
+                elif sandbox.on_deadline is DeadlineAction.STANDBY and sandbox.state is State.RUNNING:
+                    await self._freeze(sandbox, None)
+            except Exception as error:  # nobody waits for this, and whatever it is, the sandbox goes on
+                log.error("sandbox_stays_awake", sandbox_id=sandbox_id, error=repr(error))
+                now = self._clock.now()
+                if sandbox.deadline_at <= now:  # else it was idle, and will be looked at again as such
+                    later = now + timedelta(seconds=limits.SLEEP_RETRY_S)
+                    await self._ledger.set_deadline(sandbox_id, later)
+                    self._deadlines.note(later)
+
+    def _from_now(self, sandbox: Sandbox, timeout_s: float | None) -> datetime:
+        return self._clock.now() + check_timeout(sandbox.timeout_s if timeout_s is None else timeout_s)
+
+    async def _advance(
+        self, sandbox: Sandbox, trigger: Trigger, *, deadline_at: datetime | None = None, by: Principal | None = None
+    ) -> Sandbox:
+        known = await self._ledger.advance(sandbox.id, Note(trigger), deadline_at=deadline_at, by=by)
+        if known is None:
+            raise NotFound("the sandbox is not on record any more", code="sandbox_not_found")
+        return known
+
+
+def order_of(sandbox: Sandbox) -> SandboxOrder:
+    """What the node is told of a sandbox that it shall make again. Its environment is in its image."""
+    return SandboxOrder(
+        sandbox_id=sandbox.id,
+        template=sandbox.template,
+        resources=sandbox.resources,
+        hostname=hostname_of(sandbox),
+        volumes=sandbox.volumes,
+    )

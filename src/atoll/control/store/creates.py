@@ -1,0 +1,106 @@
+"""The transaction of a create: its idempotency key, the quotas and the new record, all or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, delete, insert, select
+
+from atoll.control.store import events, quotas, sandboxes, usage
+from atoll.control.store.moments import to_us
+from atoll.control.store.sandboxes import Record
+from atoll.control.store.schema import idempotency
+from atoll.model import limits
+from atoll.model.errors import Conflict, LimitExceeded
+from atoll.model.event import Event
+from atoll.model.lifecycle import EndReason
+from atoll.model.quota import Quota, check_create
+from atoll.model.usage import Prices
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """A caller's key for one create, and a hash of what it asked for."""
+
+    key: str
+    body_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What the caller's tenant and key may have, and what usage costs them."""
+
+    tenant: Quota
+    key: Quota
+    prices: Prices
+
+
+def create(
+    connection: Connection, record: Record, event: Event, allowance: Allowance, once: Once | None
+) -> Record | None:
+    """Put a new sandbox on record, within the quotas; or find the one that was made with the same key before."""
+    now = record.sandbox.created_at
+    if once is not None:
+        earlier = _earlier(connection, record.owner, once, now)
+        if earlier is not None:
+            return earlier
+    _check_quotas(connection, record, allowance, now)
+    sandboxes.add(connection, record)
+    events.add(connection, event)
+    if once is not None:
+        row = {"body_hash": once.body_hash, "sandbox_id": record.sandbox.id, "created_us": to_us(now)}
+        connection.execute(insert(idempotency), {"owner": record.owner, "key": once.key, **row})
+    return None
+
+
+def forget(connection: Connection, before: datetime) -> int:
+    """Remove keys of creates that are older."""
+    return connection.execute(delete(idempotency).where(idempotency.c.created_us < to_us(before))).rowcount
+
+
+def _earlier(connection: Connection, owner: str, once: Once, now: datetime) -> Record | None:
+    mine = (idempotency.c.owner == owner) & (idempotency.c.key == once.key)
+    row = connection.execute(select(idempotency).where(mine)).one_or_none()
+    if row is None:
+        return None
+    found = sandboxes.by_id(connection, row.sandbox_id)
+    too_old = row.created_us < to_us(now - timedelta(seconds=limits.IDEMPOTENCY_KEPT_S))
+    # A create that failed made nothing: whoever asks again with the same key wants it tried again.
+    failed = found is None or found.sandbox.end_reason is EndReason.START_FAILED
+    if too_old or failed:
+        connection.execute(delete(idempotency).where(mine))
+        return None
+    if row.body_hash != once.body_hash:
+        raise Conflict(
+            "this idempotency key was used for a different create",
+            code="idempotency_conflict",
+            hint="Use a new key for each create, and the same one only to repeat it as it was.",
+        )
+    return found
+
+
+def _check_quotas(connection: Connection, record: Record, allowance: Allowance, now: datetime) -> None:
+    asked = record.sandbox.resources
+    if allowance.tenant != Quota():
+        check_create("tenant", allowance.tenant, quotas.holding_of_owner(connection, record.owner, now), asked)
+    if allowance.key != Quota():
+        check_create("key", allowance.key, quotas.holding_of_key(connection, record.key_id, now), asked)
+    if allowance.tenant.budget_s is not None or allowance.tenant.budget_money is not None:
+        used = usage.total_of_owner(connection, record.owner, month_begin(now))
+        if over_budget(allowance.tenant, used.wall_s, allowance.prices.cost(used)):
+            raise LimitExceeded(
+                "the tenant has spent its budget of this month",
+                code="budget_spent",
+                hint="Have the budget raised, or wait for the next month.",
+            )
+
+
+def over_budget(quota: Quota, wall_s: float, money: float) -> bool:
+    return (quota.budget_s is not None and wall_s >= quota.budget_s) or (
+        quota.budget_money is not None and money >= quota.budget_money
+    )
+
+
+def month_begin(now: datetime) -> datetime:
+    return now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)

@@ -1,0 +1,201 @@
+"""Named queries about usage: meters, the intervals that they leave behind, and sums over them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, select, text, update
+
+from atoll.control.store.moments import from_us, to_us
+from atoll.control.store.schema import sandbox_metadata, sandboxes, usage_intervals, usage_meters
+from atoll.model.usage import Interval, Meter, Sample, Usage, measure
+
+DAY_US = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class UsageFilter:
+    """Which usage is summed up, and by what: `day`, `template`, `sandbox`, `key`, or `label:<key of metadata>`."""
+
+    owner: str
+    since: datetime | None = None
+    until: datetime | None = None
+    template: str | None = None
+    sandbox_id: str | None = None
+    metadata: Mapping[str, str] | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSum:
+    """The usage of one group; `group` is empty where everything is one."""
+
+    group: str
+    sandboxes: int
+    usage: Usage
+
+
+def open_meter(connection: Connection, sandbox_id: str, owner: str, at: datetime) -> None:
+    """Begin to count; a sandbox that is being counted is left as it is."""
+    if connection.execute(_METER, {"meter_id": sandbox_id}).one_or_none() is None:
+        connection.execute(insert(usage_meters), _meter_row(Meter(sandbox_id, owner, at, Sample())))
+
+
+def meters(connection: Connection) -> list[Meter]:
+    return [_meter(row) for row in connection.execute(select(usage_meters))]
+
+
+def count(connection: Connection, samples: Mapping[str, Sample], now: datetime) -> None:
+    """Write the intervals up to now of all sandboxes that were sampled, and move their meters, in one go."""
+    for sandbox_id, sample in samples.items():
+        row = connection.execute(_METER, {"meter_id": sandbox_id}).one_or_none()
+        if row is not None:
+            moved = _count(connection, _meter(row), sample, now)
+            connection.execute(_MOVE_METER, {"meter_id": sandbox_id, **_meter_values(moved)})
+
+
+def close_meter(connection: Connection, sandbox_id: str, sample: Sample | None, now: datetime) -> None:
+    """Write the last interval of a sandbox and stop counting; nothing if it is not counted."""
+    row = connection.execute(_METER, {"meter_id": sandbox_id}).one_or_none()
+    if row is not None:
+        _count(connection, _meter(row), sample, now)
+        drop_meters(connection, [sandbox_id])
+
+
+def drop_meters(connection: Connection, sandbox_ids: Collection[str]) -> None:
+    """Stop counting without a last interval: nobody knows how long these still ran."""
+    for sandbox_id in sandbox_ids:
+        connection.execute(delete(usage_meters).where(usage_meters.c.sandbox_id == sandbox_id))
+
+
+def total_of_owner(connection: Connection, owner: str, since: datetime) -> Usage:
+    """What a tenant has used since some moment, as far as it is counted."""
+    return _sum_one(connection, (usage_intervals.c.owner == owner) & (usage_intervals.c.begin_us >= to_us(since)))
+
+
+def total_of_sandbox(connection: Connection, sandbox_id: str) -> Usage:
+    return _sum_one(connection, usage_intervals.c.sandbox_id == sandbox_id)
+
+
+def sums(connection: Connection, wanted: UsageFilter, rows_max: int) -> list[UsageSum]:
+    """Usage by group, in the groups' order."""
+    group = _group(wanted.by)
+    column = usage_intervals.c
+    query = (
+        select(group.label("grouped"), func.count(column.sandbox_id.distinct()), *_AMOUNTS)
+        .select_from(usage_intervals.join(sandboxes, sandboxes.c.id == column.sandbox_id))
+        .where(column.owner == wanted.owner)
+    )
+    if wanted.since is not None:
+        query = query.where(column.begin_us >= to_us(wanted.since))
+    if wanted.until is not None:
+        query = query.where(column.begin_us < to_us(wanted.until))
+    if wanted.template is not None:
+        query = query.where(sandboxes.c.template == wanted.template)
+    if wanted.sandbox_id is not None:
+        query = query.where(column.sandbox_id == wanted.sandbox_id)
+    for key, value in (wanted.metadata or {}).items():
+        entry = sandbox_metadata.c
+        query = query.where(
+            select(entry.sandbox_id)
+            .where(entry.sandbox_id == column.sandbox_id, entry.key == key, entry.value == value)
+            .exists()
+        )
+    rows = connection.execute(query.group_by(text("grouped")).order_by(text("grouped")).limit(rows_max))
+    return [UsageSum(_named(wanted.by, row[0]), row[1], _usage(row[2:])) for row in rows if row[1]]
+
+
+def _group(by: str | None) -> ColumnElement[Any]:
+    if by is None:
+        return sandboxes.c.owner
+    if by == "day":
+        return usage_intervals.c.begin_us // DAY_US
+    if by == "template":
+        return sandboxes.c.template
+    if by == "sandbox":
+        return usage_intervals.c.sandbox_id
+    if by == "key":
+        return sandboxes.c.key_id
+    entry = sandbox_metadata.c
+    label = (
+        select(entry.value)
+        .where(entry.sandbox_id == usage_intervals.c.sandbox_id, entry.key == by.removeprefix("label:"))
+        .scalar_subquery()
+    )
+    return func.coalesce(label, "")
+
+
+def _named(by: str | None, value: Any) -> str:
+    if by is None:
+        return ""
+    return f"{from_us(int(value) * DAY_US):%Y-%m-%d}" if by == "day" else str(value)
+
+
+def _count(connection: Connection, meter: Meter, sample: Sample | None, now: datetime) -> Meter:
+    intervals, moved = measure(meter, sample, now)
+    if intervals:
+        connection.execute(_ADD, [_interval_row(interval) for interval in intervals])
+    return moved
+
+
+def _sum_one(connection: Connection, which: ColumnElement[bool]) -> Usage:
+    return _usage(connection.execute(select(*_AMOUNTS).where(which)).one())
+
+
+def _usage(row: Any) -> Usage:
+    wall_us, cpu_s, memory_gib_s, disk_gib_s, egress_bytes = row
+    return Usage(int(wall_us) / 1e6, float(cpu_s), float(memory_gib_s), float(disk_gib_s), int(egress_bytes))
+
+
+def _interval_row(interval: Interval) -> dict[str, Any]:
+    return {
+        "sandbox_id": interval.sandbox_id,
+        "begin_us": to_us(interval.begin),
+        "end_us": to_us(interval.end),
+        "owner": interval.owner,
+        "cpu_s": interval.usage.cpu_s,
+        "memory_gib_s": interval.usage.memory_gib_s,
+        "disk_gib_s": interval.usage.disk_gib_s,
+        "egress_bytes": interval.usage.egress_bytes,
+    }
+
+
+def _meter_row(meter: Meter) -> dict[str, Any]:
+    return {"sandbox_id": meter.sandbox_id, "owner": meter.owner, **_meter_values(meter)}
+
+
+def _meter_values(meter: Meter) -> dict[str, Any]:
+    return {
+        "at_us": to_us(meter.at),
+        "cpu_s": meter.last.cpu_s,
+        "memory_bytes": meter.last.memory_bytes,
+        "disk_bytes": meter.last.disk_bytes,
+        "egress_bytes": meter.last.egress_bytes,
+    }
+
+
+def _meter(row: Row[Any]) -> Meter:
+    last = Sample(row.cpu_s, row.memory_bytes, row.disk_bytes, row.egress_bytes)
+    return Meter(row.sandbox_id, row.owner, from_us(row.at_us), last)
+
+
+_AMOUNTS = tuple(
+    func.coalesce(func.sum(column), 0)
+    for column in (
+        usage_intervals.c.end_us - usage_intervals.c.begin_us,
+        usage_intervals.c.cpu_s,
+        usage_intervals.c.memory_gib_s,
+        usage_intervals.c.disk_gib_s,
+        usage_intervals.c.egress_bytes,
+    )
+)
+_ADD = insert(usage_intervals)
+_METER = select(usage_meters).where(usage_meters.c.sandbox_id == bindparam("meter_id"))
+_MOVE_METER = (
+    update(usage_meters)
+    .where(usage_meters.c.sandbox_id == bindparam("meter_id"))
+    .values({name: bindparam(name) for name in ("at_us", "cpu_s", "memory_bytes", "disk_bytes", "egress_bytes")})
+)

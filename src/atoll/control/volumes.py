@@ -1,0 +1,83 @@
+"""Use cases of volumes: create, clone, list, find, delete."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+
+import anyio
+
+from atoll.control.authz import Principal
+from atoll.control.clock import Clock
+from atoll.control.events import Events
+from atoll.control.store import volumes as rows
+from atoll.control.store.engine import Store
+from atoll.control.store.moments import to_us
+from atoll.model import ids
+from atoll.model.errors import InvalidArgument, NotFound
+from atoll.model.sandbox import check_name
+from atoll.model.volume import Volume, check_quota
+from atoll.wire.node import NodePort
+
+
+class Volumes:
+    """The volumes of all owners."""
+
+    def __init__(self, store: Store, events: Events, node: NodePort, clock: Clock) -> None:
+        self._store = store
+        self._events = events
+        self._node = node
+        self._clock = clock
+
+    async def create(
+        self, principal: Principal, name: str, quota_bytes: int | None, source: str | None = None
+    ) -> Volume:
+        """A new volume, empty or a clone of another. It exists on the node before it is on record, and only so."""
+        check_name("name", name)
+        if ids.is_id(ids.VOLUME, name):
+            raise InvalidArgument("this name looks like the id of a volume", code="invalid_name")
+        origin = None if source is None else await self.find(principal, source)
+        size = quota_bytes if quota_bytes is not None else (origin.quota_bytes if origin else DEFAULT_QUOTA_BYTES)
+        now = self._clock.now()
+        volume = Volume(
+            id=ids.mint(ids.VOLUME, to_us(now) // 1000, secrets.token_bytes(16)),
+            name=name,
+            quota_bytes=check_quota(size),
+            created_at=now,
+        )
+        with anyio.CancelScope(shield=True):
+            await self._node.volume_create(volume.id, volume.quota_bytes, origin.id if origin else "")
+            try:
+                await self._store.write(rows.add, principal.owner, volume)
+            except BaseException:
+                await self._node.volume_remove(volume.id)
+                raise
+        self._events.report(self._events.of(principal, "volume.created", target=volume.id, detail={"name": name}))
+        return volume
+
+    async def find(self, principal: Principal, reference: str) -> Volume:
+        """By id or by name, with what it holds."""
+        found = await self._store.read(rows.find, principal.owner, reference[:128])
+        if found is None:
+            raise NotFound(f"there is no volume {reference[:80]!r}", code="volume_not_found", hint="List them.")
+        return replace(found, used_bytes=await self._node.volume_used_bytes(found.id))
+
+    async def list(self, principal: Principal) -> list[Volume]:
+        found = await self._store.read(rows.all_of, principal.owner)
+        return [replace(one, used_bytes=await self._node.volume_used_bytes(one.id)) for one in found]
+
+    async def delete(self, principal: Principal, reference: str) -> None:
+        """Conflict (volume_in_use) while a sandbox, also one that is paused, has it."""
+        volume = await self.find(principal, reference)
+        await self._store.write(rows.remove, volume.id)
+        with anyio.CancelScope(shield=True):
+            await self._node.volume_remove(volume.id)
+        self._events.report(self._events.of(principal, "volume.deleted", target=volume.id))
+
+    async def reconcile(self) -> None:
+        """At start: a volume that is not on record was left by a create or a delete that was cut short."""
+        for stranger in self._node.volume_ids() - await self._store.read(rows.every_id):
+            await self._node.volume_remove(stranger)
+
+
+DEFAULT_QUOTA_BYTES = 10 * 1024**3

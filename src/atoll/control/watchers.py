@@ -1,0 +1,147 @@
+"""Watchers: changes of folders inside sandboxes, kept until somebody asks for them.
+
+For callers who poll. A watcher that nobody asks ends by itself, and so does one whose sandbox ends; what it has seen
+until then can still be read once.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from atoll.control.guests import Guest
+from atoll.model import limits
+from atoll.model.errors import AtollError, LimitExceeded, NotFound
+from atoll.wire import guest as wire
+
+
+class _Watcher:
+    def __init__(self, sandbox_id: str, note: Any) -> None:
+        self.sandbox_id = sandbox_id
+        self.note = note
+        self.scope = anyio.CancelScope()
+        self.changes: deque[dict[str, Any]] = deque()
+        self.asked_s = time.monotonic()
+        self.root = ""
+        self._bytes = 0
+
+    def add(self, value: dict[str, Any]) -> None:
+        """Keep of a change what is of use, and no more of all of them than the bound: a guest may say anything."""
+        change = {name: str(value.get(name, ""))[: limits.PATH_BYTES_MAX * 2] for name in ("type", "path")}
+        self.changes.append(change)
+        self._bytes += _size_bytes(change)
+        while self._bytes > limits.WATCHER_CHANGES_BYTES_MAX:
+            self._bytes -= _size_bytes(self.changes.popleft())
+
+    def take(self) -> list[dict[str, Any]]:
+        taken = list(self.changes)
+        self.changes.clear()
+        self._bytes = 0
+        return taken
+
+
+def _size_bytes(change: dict[str, Any]) -> int:
+    return limits.WATCHER_CHANGE_BYTES + sum(map(len, change.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Changes below a folder, and what the watcher's maker wanted to remember."""
+
+    root: str
+    changes: list[dict[str, Any]]
+    note: Any
+
+
+class Watchers:
+    """All watchers of a server; their tasks live in the group that is given."""
+
+    def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
+        self._tasks = tasks
+        self._known: dict[str, _Watcher] = {}
+
+    async def create(self, sandbox_id: str, inside: Guest, params: Mapping[str, Any], note: Any = None) -> str:
+        """Watch a folder from now on; the watcher's id. What is wrong with the folder is raised here."""
+        count = sum(watcher.sandbox_id == sandbox_id for watcher in self._known.values())
+        if count >= limits.WATCHERS_PER_SANDBOX_MAX:
+            raise LimitExceeded("the sandbox has too many watchers", code="too_many_watchers")
+        watcher_id = secrets.token_hex(8)
+        watcher = self._known[watcher_id] = _Watcher(sandbox_id, note)
+        failure: AtollError | None = await self._tasks.start(self._live, watcher_id, watcher, inside, params)
+        if failure is not None:
+            raise failure
+        return watcher_id
+
+    def take(self, sandbox_id: str, watcher_id: str) -> Seen:
+        """The changes since the last time, in their order."""
+        watcher = self._find(sandbox_id, watcher_id)
+        watcher.asked_s = time.monotonic()
+        return Seen(watcher.root, watcher.take(), watcher.note)
+
+    def remove(self, sandbox_id: str, watcher_id: str) -> None:
+        self._find(sandbox_id, watcher_id).scope.cancel()
+        del self._known[watcher_id]
+
+    def _find(self, sandbox_id: str, watcher_id: str) -> _Watcher:
+        watcher = self._known.get(watcher_id)
+        if watcher is None or watcher.sandbox_id != sandbox_id:
+            raise NotFound(f"there is no watcher {watcher_id[:40]!r}", code="watcher_not_found")
+        return watcher
+
+    async def _live(
+        self,
+        watcher_id: str,
+        watcher: _Watcher,
+        inside: Guest,
+        params: Mapping[str, Any],
+        *,
+        task_status: anyio.abc.TaskStatus[AtollError | None],
+    ) -> None:
+        """The life of one watcher, until it is removed or nobody has asked it for long."""
+        try:
+            with watcher.scope:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_expire, watcher)
+                    await _watch(watcher, inside, params, task_status)
+                    await anyio.sleep_forever()  # what was seen can still be asked for
+        finally:
+            self._known.pop(watcher_id, None)
+
+
+async def _watch(
+    watcher: _Watcher,
+    inside: Guest,
+    params: Mapping[str, Any],
+    task_status: anyio.abc.TaskStatus[AtollError | None],
+) -> None:
+    """Until the folder or the sandbox is gone. `started` says that it watches, or why it cannot."""
+    begun = False
+    try:
+        async with inside.stream("file.watch", params) as stream:
+            async for message in stream:
+                if not isinstance(message, wire.Event):
+                    return
+                if message.value.get("type") == "watching":
+                    watcher.root = str(message.value.get("path", ""))[: limits.PATH_BYTES_MAX]
+                    task_status.started(None)
+                    begun = True
+                else:
+                    watcher.add(message.value)
+    except AtollError as error:
+        if not begun:
+            task_status.started(error)
+            watcher.scope.cancel()
+
+
+async def _expire(watcher: _Watcher) -> None:
+    # What is waited for is that nothing happens.
+    while (left_s := watcher.asked_s + limits.WATCHER_IDLE_S_MAX - time.monotonic()) > 0:  # noqa: ASYNC110
+        await anyio.sleep(left_s)
+    watcher.scope.cancel()

@@ -1,0 +1,203 @@
+"""Webhooks: tenants hear of what happens to their sandboxes; signed, tried again, and never sent to a private address.
+
+A delivery is on record with its event. It is claimed before it is sent, by moving its due time past the attempt, so a
+server that dies in the middle leaves it to be sent again: a receiver may hear of an event twice, and knows it by its
+id. The signature is that of Standard Webhooks: `webhook-id`, `webhook-timestamp` and `webhook-signature`, HMAC-SHA256
+over the three parts `id.timestamp.body`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+import anyio
+import structlog
+from sqlalchemy import Connection
+
+from atoll.control.authz import Principal
+from atoll.control.clock import Clock
+from atoll.control.events import Events, as_json
+from atoll.control.posting import Post, Posted
+from atoll.control.store import events as event_rows
+from atoll.control.store import webhooks as rows
+from atoll.control.store.engine import Store
+from atoll.control.store.moments import to_us
+from atoll.control.store.webhooks import Delivery, DeliveryState
+from atoll.control.store.webhooks import Webhook as Webhook
+from atoll.model import ids, limits
+from atoll.model.errors import InvalidArgument, LimitExceeded, NotFound
+from atoll.model.event import Event
+from atoll.model.text import cleaned, is_text
+from atoll.telemetry import Metrics
+
+log = structlog.get_logger(__name__)
+
+SECRET_PREFIX = "whsec_"  # noqa: S105 - what secrets begin with, not one
+Sender = Callable[[Post], Awaitable[Posted]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A delivery, and the event that it is about, unless that has been forgotten."""
+
+    delivery: Delivery
+    event: Event | None
+
+
+class Webhooks:
+    """The webhooks of one server, and the loop that sends to them."""
+
+    def __init__(self, store: Store, clock: Clock, events: Events, metrics: Metrics, send: Sender) -> None:
+        self._store = store
+        self._clock = clock
+        self._events = events
+        self._metrics = metrics
+        self._send = send
+        self._room = anyio.CapacityLimiter(limits.WEBHOOK_AT_ONCE_MAX)
+
+    async def create(self, by: Principal, url: str, actions: tuple[str, ...]) -> Webhook:
+        """A new webhook. Its secret is shown with it, and whenever it is shown to an admin."""
+        _check(url, actions)
+        now = self._clock.now()
+        hook = Webhook(
+            id=ids.mint(ids.WEBHOOK, to_us(now) // 1000, secrets.token_bytes(16)),
+            owner=by.owner,
+            url=url,
+            secret=SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode("ascii"),
+            actions=actions,
+            created_at=now,
+        )
+        await self._store.write(_add, hook, self._events.of(by, "webhook.created", target=hook.id, detail={"url": url}))
+        self._events.written()
+        return hook
+
+    async def every(self, owner: str) -> list[Webhook]:
+        return await self._store.read(rows.of_owner, owner)
+
+    async def remove(self, by: Principal, hook_id: str) -> None:
+        await self._find(by.owner, hook_id)
+        await self._store.write(_remove, hook_id, self._events.of(by, "webhook.removed", target=hook_id))
+        self._events.written()
+
+    async def deliveries(self, owner: str, hook_id: str) -> list[Shown]:
+        """The newest deliveries, those that failed and those that wait included."""
+        await self._find(owner, hook_id)
+        return await self._store.read(_deliveries, hook_id)
+
+    async def step(self) -> None:
+        """Send what is due, then wait for more."""
+        added = self._events.next_added()
+        due = await self._store.read(rows.due, self._clock.now(), limits.WEBHOOK_AT_ONCE_MAX * 4)
+        async with anyio.create_task_group() as tasks:
+            for delivery in due:
+                tasks.start_soon(self._deliver, delivery)
+        if not due:
+            now = self._clock.now()
+            look_at = now + timedelta(seconds=limits.WEBHOOK_LOOK_S)
+            next_due = await self._store.read(rows.next_due)
+            await self._clock.wait_until(min(look_at, max(next_due or look_at, now)), added)
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        async with self._room:
+            claimed_until = self._clock.now() + timedelta(seconds=limits.WEBHOOK_S_MAX * 2)
+            if not await self._store.write(rows.claim, delivery, claimed_until):
+                return
+            hook = await self._store.read(rows.by_id, delivery.webhook_id)
+            event = await self._store.read(event_rows.by_number, delivery.event_number)
+            if hook is None or event is None:
+                posted = Posted(None, "the webhook or the event is gone", final=True)
+            else:
+                posted = await self._send(post_of(hook, delivery, event, self._clock.now()))
+            settled = settle(replace(delivery, attempts=delivery.attempts + 1), posted, self._clock.now())
+            self._metrics.webhook_deliveries.labels(settled.state.value).inc()
+            await self._store.write(rows.settle, settled)
+
+    async def _find(self, owner: str, hook_id: str) -> Webhook:
+        hook = await self._store.read(rows.by_id, hook_id) if ids.is_id(ids.WEBHOOK, hook_id) else None
+        if hook is None or hook.owner != owner:
+            raise NotFound(f"there is no webhook {hook_id[:80]!r}", code="webhook_not_found")
+        return hook
+
+
+def post_of(hook: Webhook, delivery: Delivery, event: Event, now: datetime) -> Post:
+    """What is sent: the event as JSON, signed."""
+    body = json.dumps({"id": delivery.id, "type": event.action, "event": as_json(event)}).encode("utf-8")
+    timestamp = str(to_us(now) // 1_000_000)
+    headers = {
+        "content-type": "application/json",
+        "user-agent": "atoll-webhooks",
+        "webhook-id": delivery.id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": signature(hook.secret, delivery.id, timestamp, body),
+    }
+    return Post(hook.url, headers, body)
+
+
+def signature(secret: str, message_id: str, timestamp: str, body: bytes) -> str:
+    """The signature that a receiver computes too, and compares."""
+    key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
+    digest = hmac.digest(key, f"{message_id}.{timestamp}.".encode("ascii") + body, hashlib.sha256)
+    return "v1," + base64.b64encode(digest).decode("ascii")
+
+
+def settle(delivery: Delivery, posted: Posted, now: datetime) -> Delivery:
+    """A delivery after an attempt: done, to be tried again after a pause, or given up."""
+    status, error = posted.status, cleaned(posted.error, 500)
+    if status is not None and 200 <= status < 300:
+        return replace(delivery, state=DeliveryState.DELIVERED, status=status, error="", updated_at=now)
+    if posted.final or delivery.attempts >= limits.WEBHOOK_ATTEMPTS_MAX:
+        return replace(delivery, state=DeliveryState.FAILED, status=status, error=error, updated_at=now)
+    due_at = now + timedelta(seconds=retry_s(delivery.attempts))
+    return replace(delivery, due_at=due_at, status=status, error=error, updated_at=now)
+
+
+def retry_s(attempts: int) -> float:
+    """The pause after so many attempts."""
+    return min(limits.WEBHOOK_RETRY_S_MIN * 3.0 ** (attempts - 1), limits.WEBHOOK_RETRY_S_MAX)
+
+
+def _check(url: str, actions: tuple[str, ...]) -> None:
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        fine = False
+    if not fine or len(url) > limits.WEBHOOK_URL_CHARS_MAX or not url.isascii() or "@" in parts.netloc:
+        raise InvalidArgument(
+            f"{url[:200]!r} is not an address that can be posted to",
+            code="invalid_url",
+            hint="It looks like https://example.org/hook, without a user or a password in it.",
+        )
+    if len(actions) > 20 or not all(action.startswith("sandbox.") and is_text(action) for action in actions):
+        raise InvalidArgument(
+            "a webhook hears of events of sandboxes only",
+            code="invalid_actions",
+            hint="Such as sandbox.running, sandbox.killed or sandbox.*; none means all of these.",
+        )
+    if any(len(action) > 64 or " " in action for action in actions):
+        raise InvalidArgument("an action is too long", code="invalid_actions")
+
+
+def _add(connection: Connection, hook: Webhook, event: Event) -> None:
+    if len(rows.of_owner(connection, hook.owner)) >= limits.WEBHOOKS_PER_TENANT_MAX:
+        raise LimitExceeded("the tenant has too many webhooks", code="too_many_webhooks", hint="Remove some.")
+    rows.add(connection, hook)
+    event_rows.add(connection, event)
+
+
+def _remove(connection: Connection, hook_id: str, event: Event) -> None:
+    if rows.remove(connection, event.owner, hook_id, event.at):
+        event_rows.add(connection, event)
+
+
+def _deliveries(connection: Connection, hook_id: str) -> list[Shown]:
+    found = rows.deliveries(connection, hook_id, limits.PAGE_ITEMS_MAX)
+    return [Shown(one, event_rows.by_number(connection, one.event_number)) for one in found]

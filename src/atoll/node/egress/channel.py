@@ -1,0 +1,139 @@
+"""A connection as bytes in and bytes out: plain, or TLS that ends here; the same three words for both.
+
+One task may receive while another sends. Nothing is read ahead, so a peer that does not read holds up the other one and
+costs one chunk of memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+from typing import Protocol
+
+import anyio
+
+from atoll.model import limits
+
+_WRITE_BYTES = 64 * limits.KIB  # of plain text at a time: the encrypted copy is in memory too
+_RESET = struct.pack("ii", 1, 0)
+
+
+class Channel(Protocol):
+    async def receive(self) -> bytes:
+        """Some bytes; none at the end."""
+        ...
+
+    async def send(self, data: bytes) -> None: ...
+
+    async def send_end(self) -> None:
+        """Say that no more bytes will come."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Plain:
+    """A socket. `first` are bytes that were read already, to find out what this is."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self.first = b""
+        self._loop = asyncio.get_running_loop()
+
+    async def read_first(self) -> bool:
+        """Read some more of the beginning, without using it up; False at the end."""
+        data = await self._loop.sock_recv(self.socket, limits.HELLO_BYTES_MAX)
+        self.first += data
+        return bool(data)
+
+    async def receive(self) -> bytes:
+        if self.first:
+            data, self.first = self.first, b""
+            return data
+        return await self._loop.sock_recv(self.socket, limits.EGRESS_CHUNK_BYTES)
+
+    async def send(self, data: bytes) -> None:
+        await self._loop.sock_sendall(self.socket, data)
+
+    async def send_end(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
+
+    def reset(self) -> None:
+        """Close so that the peer knows at once that nobody wanted it."""
+        with contextlib.suppress(OSError):
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.socket.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Tls:
+    """TLS over a plain channel, ended here."""
+
+    def __init__(self, plain: Plain, context: ssl.SSLContext, *, server_side: bool, name: str | None) -> None:
+        self._plain = plain
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side, server_hostname=name)
+        self._flushing = anyio.Lock()
+
+    @property
+    def protocol(self) -> str:
+        return self._tls.selected_alpn_protocol() or ""
+
+    async def handshake(self) -> None:
+        with anyio.fail_after(limits.EGRESS_HANDSHAKE_S_MAX):
+            while True:
+                try:
+                    self._tls.do_handshake()
+                except ssl.SSLWantReadError:
+                    await self._flush()
+                    await self._fill()
+                    continue
+                except ssl.SSLError:
+                    with contextlib.suppress(OSError):
+                        await self._flush()  # the alert that says why
+                    raise
+                await self._flush()
+                return
+
+    async def receive(self) -> bytes:
+        while True:
+            try:
+                return self._tls.read(limits.EGRESS_CHUNK_BYTES)
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._fill()
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return b""
+
+    async def send(self, data: bytes) -> None:
+        for start in range(0, len(data), _WRITE_BYTES):
+            self._tls.write(data[start : start + _WRITE_BYTES])
+            await self._flush()
+
+    async def send_end(self) -> None:
+        with contextlib.suppress(OSError):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                self._tls.unwrap()
+            await self._flush()
+            await self._plain.send_end()
+
+    def close(self) -> None:
+        self._plain.close()
+
+    async def _fill(self) -> None:
+        data = await self._plain.receive()
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+
+    async def _flush(self) -> None:
+        async with self._flushing:
+            while self._outgoing.pending:
+                await self._plain.send(self._outgoing.read())

@@ -1,0 +1,213 @@
+"""Egress of all sandboxes of a node: a gate for each, whose sockets are open in the sandbox's outer namespace.
+
+A gate exists from the moment its sandbox has an owner until it is gone, and begins with rules that let nothing through.
+When the server is not there, its sockets are not there either: what a sandbox sends then ends in its own namespaces.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+
+from atoll.model import limits
+from atoll.model.errors import InvalidArgument, NotFound
+from atoll.model.secret import env_of
+from atoll.node.egress.addresses import Network as AddressRange
+from atoll.node.egress.ca import Authority
+from atoll.node.egress.dns_server import DNS_PORT, DnsServer
+from atoll.node.egress.gate import Gate
+from atoll.node.egress.judge import Bench
+from atoll.node.egress.proxy import Proxy
+from atoll.node.egress.resolver import Resolver, Server
+from atoll.node.network import plan
+from atoll.node.network.netns import Network
+from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested
+
+log = structlog.get_logger("atoll.egress")
+
+
+@dataclass(frozen=True, slots=True)
+class EgressSettings:
+    """What an operator chooses: who knows names, which closed addresses are open, whom to trust besides the system."""
+
+    servers: tuple[Server, ...] = ()
+    opened: tuple[AddressRange, ...] = ()
+    trusted_file: Path | None = None
+
+
+class _Post:
+    """A gate and what keeps it open."""
+
+    def __init__(self, gate: Gate, network: Network, folder: Path) -> None:
+        self.gate = gate
+        self.network = network
+        self.scope = anyio.CancelScope()
+        self.closed = anyio.Event()
+        self._folder = folder
+        self._authority: Authority | None = None
+
+    def authority(self) -> Authority:
+        """Made when it is needed first: most sandboxes never need one, and its key costs a millisecond."""
+        if self._authority is None:
+            self._authority = Authority.open(self._folder)
+        return self._authority
+
+
+class Egress:
+    """The gates of a node. Orders are kept apart from gates: a sandbox that sleeps has the one and not the other."""
+
+    def __init__(self, settings: EgressSettings | None = None) -> None:
+        settings = settings or EgressSettings()
+        self._bench = Bench(Resolver(settings.servers), settings.opened)
+        self._trusted_file = settings.trusted_file
+        self._trusted: dict[bool, ssl.SSLContext] = {}
+        self._tasks: TaskGroup | None = None
+        self._orders: dict[str, NetworkOrder] = {}
+        self._posts: dict[str, _Post] = {}
+        self._moved: dict[str, tuple[int, int]] = {}
+        """Bytes up and down of sandboxes that sleep: a cap is for a whole life."""
+        self._reports: deque[tuple[str, NetworkEvent]] = deque(maxlen=limits.CONNECTION_EVENTS_MAX)
+        self._reported = anyio.Event()
+
+    def start(self, tasks: TaskGroup) -> None:
+        """Gates opened from now on live in this group; before, none is opened, and nothing gets out."""
+        self._tasks = tasks
+
+    async def open(self, sandbox_id: str, network: Network, folder: Path) -> None:
+        """A gate for a sandbox, under its order; its authority's key is kept in the folder."""
+        await self.close(sandbox_id)
+        if self._tasks is None or not sandbox_id:
+            return
+        gate = Gate(sandbox_id, self._report)
+        gate.bytes_up, gate.bytes_down = self._moved.pop(sandbox_id, (0, 0))
+        gate.apply(self.order(sandbox_id))
+        post = self._posts[sandbox_id] = _Post(gate, network, folder)
+        await self._tasks.start(self._run, post)
+
+    async def _run(self, post: _Post, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        gate = post.gate
+        names = DnsServer(gate, self._bench)
+        proxy = Proxy(gate, self._bench, names, post.authority, self._trust)
+        try:
+            with post.scope:
+                network = post.network
+                with network.listen_tcp(plan.PROXY_PORT) as tcp, network.listen_udp(DNS_PORT) as udp:
+                    task_status.started()
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(_again, proxy.run, tcp)
+                        tasks.start_soon(_again, names.run, udp)
+        finally:
+            post.closed.set()
+
+    async def close(self, sandbox_id: str, network: Network | None = None) -> None:
+        """Shut a gate and cut what is open; idempotent. With a network, only if the gate stands in that one."""
+        post = self._posts.get(sandbox_id)
+        if post is None or (network is not None and post.network is not network):
+            return
+        del self._posts[sandbox_id]
+        self._moved[sandbox_id] = (post.gate.bytes_up, post.gate.bytes_down)
+        post.scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await post.closed.wait()
+
+    def set(self, sandbox_id: str, order: NetworkOrder) -> None:
+        """What holds for a sandbox from now on, also if it sleeps or is still to be made."""
+        self._orders[sandbox_id] = order
+        post = self._posts.get(sandbox_id)
+        if post is not None:
+            post.gate.apply(order)
+
+    def forget(self, sandbox_id: str) -> None:
+        self._orders.pop(sandbox_id, None)
+        self._moved.pop(sandbox_id, None)
+
+    def order(self, sandbox_id: str) -> NetworkOrder:
+        """What holds for a sandbox now; nothing is allowed for one that nobody has said anything about."""
+        return self._orders.get(sandbox_id, NetworkOrder())
+
+    def bytes_up(self, sandbox_id: str) -> int:
+        """What a sandbox has sent out since this server knows it."""
+        post = self._posts.get(sandbox_id)
+        return post.gate.bytes_up if post is not None else self._moved.get(sandbox_id, (0, 0))[0]
+
+    def inside(self, sandbox_id: str) -> dict[str, Any] | None:
+        """What the inside of a sandbox needs to know: whom to trust, and its placeholders. None if nothing."""
+        order = self.order(sandbox_id)
+        post = self._posts.get(sandbox_id)
+        if post is None or not order.looks_inside:
+            return None
+        env = {env_of(grant.secret): grant.placeholder for grant in order.grants}
+        files = {grant.secret.path: grant.placeholder for grant in order.grants if grant.secret.path}
+        return {"ca": post.authority().certificate_pem, "env": env, "files": files}
+
+    def values(self, sandbox_id: str) -> tuple[bytes, ...]:
+        """The values that must not be seen in the output of a sandbox's programs."""
+        return tuple(grant.value.reveal().encode("ascii") for grant in self.order(sandbox_id).grants)
+
+    def status(self, sandbox_id: str, after: int) -> NetworkStatus:
+        return self._post(sandbox_id).gate.status(after)
+
+    def answer(self, sandbox_id: str, ask_id: str, allowed: bool) -> Ask:
+        return self._post(sandbox_id).gate.answer(ask_id, allowed)
+
+    async def test(self, sandbox_id: str, host: str, port: int) -> Tested:
+        """What would happen to a connection."""
+        gate = self._post(sandbox_id).gate
+        if not 1 <= port <= 65535:
+            raise InvalidArgument("a port is between 1 and 65535", code="invalid_port")
+        verdict, addresses = await self._bench.test(gate, host, port)
+        grants = gate.grants_for(host, port)
+        return Tested(
+            allowed=verdict.allowed,
+            reason=verdict.reason,
+            rule=verdict.rule,
+            addresses=tuple(str(address) for address in addresses),
+            looked_inside=gate.must_look(host, port),
+            secrets=tuple(grant.secret.name for grant in grants),
+        )
+
+    async def wait_event(self) -> tuple[str, NetworkEvent]:
+        """The next event of any sandbox. Called by one task; where it is too slow, the oldest are lost."""
+        while not self._reports:
+            self._reported = anyio.Event()
+            await self._reported.wait()
+        return self._reports.popleft()
+
+    def _trust(self, http2: bool) -> ssl.SSLContext:
+        """How the proxy itself checks the servers that it opens TLS to; made once, when it is needed first."""
+        found = self._trusted.get(http2)
+        if found is None:
+            found = self._trusted[http2] = ssl.create_default_context()
+            if self._trusted_file is not None:
+                found.load_verify_locations(cafile=str(self._trusted_file))
+            found.set_alpn_protocols(["h2", "http/1.1"] if http2 else ["http/1.1"])
+        return found
+
+    def _report(self, sandbox_id: str, event: NetworkEvent) -> None:
+        self._reports.append((sandbox_id, event))
+        self._reported.set()
+
+    def _post(self, sandbox_id: str) -> _Post:
+        try:
+            return self._posts[sandbox_id]
+        except KeyError:
+            raise NotFound("there is no such sandbox here", code="sandbox_not_found") from None
+
+
+async def _again(serve: Callable[[socket.socket], Awaitable[None]], sock: socket.socket) -> None:
+    """Serve, and after a bug serve again: meanwhile nothing gets out."""
+    while True:
+        try:
+            await serve(sock)
+        except Exception as error:
+            log.error("egress failed", error=repr(error))
+            await anyio.sleep(limits.LOOP_RETRY_S)

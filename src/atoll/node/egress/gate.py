@@ -1,0 +1,275 @@
+"""The gate of one sandbox: its rules, what it was told by DNS, its open connections, its counters and its events.
+
+Rules are replaced as one value, so there is no moment without any. A connection that the new rules would not allow is
+cut at once. A gate that nobody has given rules lets nothing through.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from ipaddress import IPv4Address
+from typing import Any
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from atoll.model import limits
+from atoll.model.errors import NotFound
+from atoll.model.policy import Mode, Verdict, decide
+from atoll.model.secret import Grant
+from atoll.node.egress.sniff import Kind
+from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus
+
+_FAKE_FIRST = int(IPv4Address("198.18.0.1"))
+
+
+@dataclass(eq=False)
+class Flow:
+    """One connection on its way through."""
+
+    address: IPv4Address
+    port: int
+    scope: anyio.CancelScope
+    begun_s: float
+    name: str = ""
+    protocol: str = ""
+    verdict: Verdict = field(default_factory=lambda: Verdict(False, "unfinished"))
+    asked: bool = False
+    looked_inside: bool = False
+    cut_reason: str = ""
+    answered: bool = False
+    """The client was told why in its own protocol, so it is not cut off before it has read that."""
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+class Pins:
+    """Which names a sandbox was told lead to an address, and the stand-ins for names that a person must allow first."""
+
+    def __init__(self) -> None:
+        self._names: OrderedDict[IPv4Address, dict[str, None]] = OrderedDict()
+        self._fakes: OrderedDict[str, IPv4Address] = OrderedDict()
+        self._fake_names: dict[IPv4Address, str] = {}
+        self._next = 0
+
+    def add(self, name: str, addresses: tuple[IPv4Address, ...]) -> None:
+        for address in addresses:
+            self._names.setdefault(address, {})[name] = None
+            self._names.move_to_end(address)
+            if len(self._names[address]) > limits.DNS_ANSWERS_MAX * 4:
+                self._names[address].pop(next(iter(self._names[address])))
+        while len(self._names) > limits.PINS_MAX:
+            self._names.popitem(last=False)
+
+    def names(self, address: IPv4Address) -> list[str]:
+        return list(self._names.get(address, ()))
+
+    def fake(self, name: str) -> IPv4Address:
+        """An address that stands for a name nobody has looked up; it belongs to no machine."""
+        found = self._fakes.get(name)
+        if found is None:
+            if len(self._fakes) >= limits.FAKE_ADDRESSES_MAX:
+                _, oldest = self._fakes.popitem(last=False)
+                del self._fake_names[oldest]
+            # Numbers go round the whole range, so that one which was given up comes back as late as possible.
+            found = IPv4Address(_FAKE_FIRST + self._next % 65000)
+            self._next += 1
+            self._fakes[name] = found
+            self._fake_names[found] = name
+        return found
+
+    def fake_name(self, address: IPv4Address) -> str:
+        return self._fake_names.get(address, "")
+
+
+class Bucket:
+    """A rate: what is taken beyond it is waited for."""
+
+    def __init__(self) -> None:
+        self._ready_s = 0.0
+
+    async def take(self, count: int, per_s: int | None) -> None:
+        if per_s is None:
+            return
+        now_s = time.monotonic()
+        # Whoever was idle may send a second's worth at once, no more.
+        self._ready_s = max(self._ready_s, now_s - 1.0) + count / per_s
+        if self._ready_s > now_s:
+            await anyio.sleep(self._ready_s - now_s)
+
+
+@dataclass
+class _Question:
+    ask: Ask
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    allowed: bool = False
+
+
+class Gate:
+    """All that decides about one sandbox's network."""
+
+    def __init__(self, sandbox_id: str, report: Callable[[str, NetworkEvent], None]) -> None:
+        self.sandbox_id = sandbox_id
+        self.order = NetworkOrder()
+        self.pins = Pins()
+        self.flows: set[Flow] = set()
+        self.bytes_up = 0
+        self.bytes_down = 0
+        self._report = report
+        self._bucket = Bucket()
+        self._events: deque[NetworkEvent] = deque(maxlen=limits.CONNECTION_EVENTS_MAX)
+        self._events_total = 0
+        self._minute = 0
+        self._reported_in_minute = 0
+        self._connections_total = 0
+        self._refused_total = 0
+        self._questions: dict[str, _Question] = {}
+
+    def apply(self, order: NetworkOrder) -> None:
+        """New rules, at once. What they do not allow any more ends here."""
+        self.order = order
+        for flow in list(self.flows):
+            reason = self._objection(flow)
+            if reason:
+                flow.cut_reason = reason
+                flow.scope.cancel()
+
+    def _objection(self, flow: Flow) -> str:
+        verdict = decide(self.order.rules, flow.name or None, flow.address, flow.port)
+        if not verdict.allowed and not (flow.asked and verdict.unlisted and self.order.rules.policy.ask):
+            return "policy_changed"
+        if flow.protocol == Kind.TLS.value and not flow.looked_inside and self.must_look(flow.name, flow.port):
+            return "policy_changed"
+        if self._over_cap():
+            return "bytes_cap"
+        return ""
+
+    def must_look(self, name: str, port: int) -> bool:
+        """Whether TLS to a name must end at the proxy."""
+        rules = self.order.rules
+        return bool(name) and (
+            rules.policy.inspect or bool(rules.http_rules(name)) or bool(self.grants_for(name, port))
+        )
+
+    def grants_for(self, name: str, port: int) -> list[Grant]:
+        return [grant for grant in self.order.grants if grant.bound_to(name, port)]
+
+    def refuse_early(self) -> str:
+        """Why no connection at all is taken now; empty if one may be tried."""
+        if self.order.rules.policy.mode is Mode.NOTHING:
+            return "network_off"
+        if len(self.flows) >= self.order.rules.policy.connections_max:
+            return "connections_max"
+        return "bytes_cap" if self._over_cap() else ""
+
+    def _over_cap(self) -> bool:
+        cap = self.order.rules.policy.bytes_max
+        return cap is not None and self.bytes_up + self.bytes_down >= cap
+
+    async def moved(self, flow: Flow, *, up: int = 0, down: int = 0) -> None:
+        """Count bytes on their way; waits where a rate is set, and ends all where a cap is reached."""
+        flow.bytes_up += up
+        flow.bytes_down += down
+        self.bytes_up += up
+        self.bytes_down += down
+        if self._over_cap():
+            for other in self.flows:
+                other.cut_reason = "bytes_cap"
+                other.scope.cancel()
+        # A socket that is always ready never waits: here others get their turn, and a cut arrives.
+        await checkpoint()
+        await self._bucket.take(up + down, self.order.rules.policy.rate_bytes_per_s)
+
+    # --- a person's word ---
+
+    async def ask(self, host: str, port: int) -> bool:
+        """Hold until somebody says what to do; no answer in time is a refusal, and so is too many questions."""
+        for question in self._questions.values():
+            if (question.ask.host, question.ask.port) == (host, port):
+                return await self._await(question)
+        if len(self._questions) >= limits.ASKS_OPEN_MAX:
+            return False
+        question = _Question(Ask(secrets.token_hex(8), host, port, datetime.now(UTC)))
+        self._questions[question.ask.id] = question
+        self.note("ask", name=host, port=port, request=question.ask.id)
+        try:
+            return await self._await(question)
+        finally:
+            self._questions.pop(question.ask.id, None)
+            question.answered.set()
+
+    async def _await(self, question: _Question) -> bool:
+        with anyio.move_on_after(self.order.rules.policy.ask_s):
+            await question.answered.wait()
+        return question.allowed
+
+    def answer(self, ask_id: str, allowed: bool) -> Ask:
+        question = self._questions.get(ask_id)
+        if question is None:
+            raise NotFound("this question is not open any more", code="ask_not_found")
+        question.allowed = allowed
+        question.answered.set()
+        return question.ask
+
+    # --- what happened ---
+
+    def opened(self, flow: Flow) -> None:
+        self.flows.add(flow)
+        self._connections_total += 1
+
+    def ended(self, flow: Flow) -> None:
+        self.flows.discard(flow)
+        verdict = flow.verdict
+        allowed = verdict.allowed and not flow.cut_reason
+        if not allowed:
+            self._refused_total += 1
+        self.note(
+            "connection",
+            name=flow.name,
+            address=str(flow.address),
+            port=flow.port,
+            protocol=flow.protocol,
+            allowed=allowed,
+            reason=flow.cut_reason or verdict.reason,
+            rule=verdict.rule,
+            bytes_up=flow.bytes_up,
+            bytes_down=flow.bytes_down,
+            duration_s=round(time.monotonic() - flow.begun_s, 3),
+        )
+
+    def turned_away(self, address: IPv4Address, port: int, reason: str) -> None:
+        """A connection that was not even looked at."""
+        self._refused_total += 1
+        self._connections_total += 1
+        self.note("connection", address=str(address), port=port, reason=reason)
+
+    def note(self, kind: str, **values: Any) -> None:
+        self._events_total += 1
+        event = NetworkEvent(number=self._events_total, at=datetime.now(UTC), kind=kind, **values)
+        self._events.append(event)
+        if kind != "lookup" and self._may_report(event.at):
+            self._report(self.sandbox_id, event)
+
+    def _may_report(self, at: datetime) -> bool:
+        """The audit log is for people and on a disk: a sandbox that knocks without end fills its own memory only."""
+        minute = int(at.timestamp() // 60)
+        if minute != self._minute:
+            self._minute, self._reported_in_minute = minute, 0
+        self._reported_in_minute += 1
+        return self._reported_in_minute <= limits.NETWORK_REPORTS_PER_MINUTE
+
+    def status(self, after: int) -> NetworkStatus:
+        return NetworkStatus(
+            bytes_up=self.bytes_up,
+            bytes_down=self.bytes_down,
+            connections_open=len(self.flows),
+            connections_total=self._connections_total,
+            refused_total=self._refused_total,
+            asks=tuple(question.ask for question in self._questions.values()),
+            events=tuple(event for event in self._events if event.number > after),
+        )

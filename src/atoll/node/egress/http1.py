@@ -1,0 +1,208 @@
+"""HTTP/1.1 looked at: every request of a connection is read, judged, changed and written anew.
+
+Both sides are spoken through h11, so a request that two readers could understand in two ways does not get through: what
+goes on is what was understood here. Each request must name the host that DNS and TLS named. The connection beyond is
+made when the first request is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+import anyio
+import h11
+
+from atoll.model import limits
+from atoll.node.egress.channel import Channel
+from atoll.node.egress.gate import Flow, Gate
+from atoll.node.egress.relay import relay
+from atoll.node.egress.requests import STATUS, Asked, Site, authority, judge, words
+
+_HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"te", b"trailer"})
+_Count = Callable[[int], Awaitable[None]]
+
+
+class _Half:
+    """One side: a channel and h11's idea of what was said on it."""
+
+    def __init__(self, channel: Channel, role: type[h11.CLIENT] | type[h11.SERVER], count: _Count) -> None:
+        self.channel = channel
+        self._count = count
+        self.state = h11.Connection(role, max_incomplete_event_size=limits.HTTP_HEAD_BYTES_MAX)
+
+    async def next(self) -> h11.Event | type[h11.PAUSED]:
+        while True:
+            event = self.state.next_event()
+            if event is not h11.NEED_DATA:
+                assert not isinstance(event, type) or event is h11.PAUSED
+                return event
+            with anyio.fail_after(limits.EGRESS_IDLE_S_MAX):
+                data = await self.channel.receive()
+            await self._count(len(data))
+            self.state.receive_data(data)
+
+    async def send(self, event: h11.Event) -> None:
+        data = self.state.send(event)
+        if data:
+            await self.channel.send(data)
+
+
+async def serve(gate: Gate, flow: Flow, inside: Channel, site: Site) -> None:
+    """Serve the requests of one connection until it ends."""
+
+    async def count_up(size_bytes: int) -> None:
+        await gate.moved(flow, up=size_bytes)
+
+    async def count_down(size_bytes: int) -> None:
+        await gate.moved(flow, down=size_bytes)
+
+    guest = _Half(inside, h11.SERVER, count_up)
+    outside: _Half | None = None
+    try:
+        while True:
+            request = await guest.next()
+            if not isinstance(request, h11.Request):
+                return
+            refusal, head = _judge(gate, site, request)
+            if refusal or head is None:
+                flow.cut_reason = refusal
+                await _refuse(guest, flow, refusal)
+                return
+            outside = outside or _Half(await site.connect(), h11.CLIENT, count_down)
+            await _exchange(guest, outside, head)
+            if outside.state.our_state is h11.SWITCHED_PROTOCOL:
+                await _switch(gate, flow, guest, outside)
+                return
+            if guest.state.our_state is not h11.DONE or outside.state.their_state is not h11.DONE:
+                return
+            if guest.state.their_state is not h11.DONE or outside.state.our_state is not h11.DONE:
+                return
+            guest.state.start_next_cycle()
+            outside.state.start_next_cycle()
+    except h11.RemoteProtocolError:
+        if guest.state.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            flow.cut_reason = "bad_request"
+            await _refuse(guest, flow, "bad_request")
+    finally:
+        if outside is not None:
+            outside.channel.close()
+
+
+def _judge(gate: Gate, site: Site, request: h11.Request) -> tuple[str, h11.Request | None]:
+    """Why a request is refused, or the request as it goes on."""
+    headers = [(bytes(name), bytes(value)) for name, value in request.headers]
+    target = bytes(request.target)
+    hosts = [value for name, value in headers if name == b"host"]
+    if target.startswith((b"http://", b"https://")):  # the form for proxies
+        hosts.append(urlsplit(target.decode("latin-1")).netloc.encode("latin-1"))
+        target = target[target.index(b"/", 8) :] if b"/" in target[8:] else b"/"
+    refusal, rewritten = judge(gate, site, Asked(bytes(request.method), target, hosts, _end_to_end(headers)))
+    if rewritten is None:
+        return refusal, None
+    return "", h11.Request(method=request.method, target=rewritten.target, headers=rewritten.headers)
+
+
+def _end_to_end(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Without what concerns only the hop to us; framing that contradicts itself loses the weaker half."""
+    chunked = any(name == b"transfer-encoding" for name, _ in headers)
+    upgrade = any(name == b"upgrade" for name, _ in headers)
+    kept = [
+        (name, value)
+        for name, value in headers
+        if name not in _HOP_BY_HOP and not (chunked and name == b"content-length")
+    ]
+    return [*kept, (b"connection", b"upgrade")] if upgrade else kept
+
+
+async def _exchange(guest: _Half, outside: _Half, head: h11.Request) -> None:
+    """One request and its answer; the body may still be on its way up when the answer comes down."""
+    await outside.send(head)
+    failure: list[Exception] = []
+
+    async def body_up() -> None:
+        try:
+            while isinstance(event := await guest.next(), h11.Data | h11.EndOfMessage):
+                if isinstance(event, h11.Data):
+                    await outside.send(event)
+                else:
+                    await outside.send(h11.EndOfMessage())  # without trailers, which nobody checks
+                    return
+        except (OSError, h11.ProtocolError, TimeoutError) as error:
+            failure.append(error)
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(body_up)
+        try:
+            await _answer_down(guest, outside)
+        except (OSError, h11.ProtocolError, TimeoutError) as error:
+            failure.append(error)
+        tasks.cancel_scope.cancel()
+    if failure:
+        raise failure[0]
+
+
+async def _answer_down(guest: _Half, outside: _Half) -> None:
+    while True:
+        event = await outside.next()
+        if isinstance(event, h11.InformationalResponse):
+            await guest.send(event)
+            if event.status_code == 101:
+                return
+        elif isinstance(event, h11.Response):
+            headers = [(name, value) for name, value in event.headers if name not in _HOP_BY_HOP]
+            await guest.send(h11.Response(status_code=event.status_code, headers=headers, reason=event.reason))
+        elif isinstance(event, h11.Data):
+            await guest.send(event)
+        elif isinstance(event, h11.EndOfMessage):
+            await guest.send(h11.EndOfMessage())
+            return
+        else:
+            raise h11.RemoteProtocolError("the answer is cut off")
+
+
+async def _switch(gate: Gate, flow: Flow, guest: _Half, outside: _Half) -> None:
+    """Both ends have agreed on another protocol (WebSocket): from here on bytes pass."""
+    early_up, _ = guest.state.trailing_data
+    early_down, _ = outside.state.trailing_data
+    if early_up:
+        await outside.channel.send(bytes(early_up))
+    if early_down:
+        await guest.channel.send(bytes(early_down))
+    await relay(gate, flow, guest.channel, outside.channel)
+
+
+async def _refuse(guest: _Half, flow: Flow, reason: str) -> None:
+    """Say why, in words that a program's log will show, and end."""
+    flow.answered = True
+    body = words(reason)
+    headers = [
+        ("content-type", "text/plain"),
+        ("content-length", str(len(body))),
+        ("connection", "close"),
+        ("x-atoll-reason", reason),
+    ]
+    await guest.send(h11.Response(status_code=STATUS.get(reason, 403), headers=headers, reason=b"Refused"))
+    await guest.send(h11.Data(data=body))
+    await guest.send(h11.EndOfMessage())
+    await guest.channel.send_end()
+
+
+def host_of(head: bytes) -> str:
+    """The name in the Host of a request's head, for a first judgement; empty if there is none, or an address."""
+    for line in head.split(b"\n\n")[0].split(b"\r\n\r\n")[0].splitlines()[1:]:
+        field, colon, value = line.partition(b":")
+        if colon and field.lower() == b"host":
+            name = authority(value.strip()).partition(":")[0]
+            return "" if name.replace(".", "").isdigit() else name
+    return ""
+
+
+def refusal_bytes(reason: str) -> bytes:
+    """A whole answer for a request that is refused before any of it was judged."""
+    body = f"atoll: this connection is not allowed by the sandbox's policy ({reason})\n"
+    return (
+        "HTTP/1.1 403 Refused\r\ncontent-type: text/plain\r\nconnection: close\r\n"
+        f"x-atoll-reason: {reason}\r\ncontent-length: {len(body)}\r\n\r\n{body}"
+    ).encode("ascii")

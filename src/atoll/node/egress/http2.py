@@ -1,0 +1,256 @@
+"""HTTP/2 looked at: every stream is judged by its head; bodies and trailers pass, with the windows of both ends joined.
+
+A byte is acknowledged to the one end when it has gone to the other, so what waits here is bounded by the windows that
+we offer. The proxy speaks HTTP/2 to the sandbox only where the server beyond speaks it too: nothing is translated.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import anyio
+import h2.config
+import h2.connection
+import h2.errors
+import h2.events
+import h2.exceptions
+import h2.settings
+
+from atoll.model import limits
+from atoll.node.egress.channel import Channel
+from atoll.node.egress.gate import Flow, Gate
+from atoll.node.egress.inject import Headers
+from atoll.node.egress.requests import STATUS, Asked, Site, judge, words
+
+_SettingCode = h2.settings.SettingCodes
+_NOT_ENDED = (h2.exceptions.ProtocolError, KeyError)
+
+
+@dataclass
+class _Waiting:
+    """What is still to go out on a stream: bytes, then trailers or nothing, then its end."""
+
+    parts: deque[bytes] = field(default_factory=deque)
+    trailers: Headers | None = None
+    ended: bool = False
+
+
+class _Side:
+    """One end: its channel, its state, and what waits for its window."""
+
+    def __init__(self, channel: Channel, *, client: bool) -> None:
+        self.channel = channel
+        config = h2.config.H2Configuration(client_side=client, header_encoding=None)
+        self.state = h2.connection.H2Connection(config)
+        self.twins: dict[int, int] = {}
+        self.waiting: dict[int, _Waiting] = {}
+        self.finished: set[int] = set()
+        """Streams on which we have said all at this end; one that is ended twice is an error to the library."""
+        self._flushing = anyio.Lock()
+        values = {
+            _SettingCode.ENABLE_PUSH: 0,
+            _SettingCode.MAX_CONCURRENT_STREAMS: limits.HTTP2_STREAMS_MAX,
+            _SettingCode.INITIAL_WINDOW_SIZE: limits.HTTP2_WINDOW_BYTES,
+            _SettingCode.MAX_HEADER_LIST_SIZE: limits.HTTP_HEAD_BYTES_MAX,
+        }
+        self.state.local_settings = h2.settings.Settings(client=client, initial_values=values)
+        self.state.initiate_connection()
+        self.state.increment_flow_control_window(limits.HTTP2_WINDOW_BYTES)
+
+    async def flush(self) -> None:
+        async with self._flushing:
+            while data := self.state.data_to_send():
+                await self.channel.send(data)
+
+
+class _Bridge:
+    """Two ends of one connection, stream by stream."""
+
+    def __init__(self, gate: Gate, flow: Flow, site: Site, inside: Channel, outside: Channel) -> None:
+        self._gate = gate
+        self._flow = flow
+        self._site = site
+        self.guest = _Side(inside, client=False)
+        self.server = _Side(outside, client=True)
+
+    async def pump(self, source: _Side, target: _Side, count: Callable[[int], Awaitable[None]]) -> None:
+        """Take what one end says until it has said all."""
+        while True:
+            with anyio.fail_after(limits.EGRESS_IDLE_S_MAX):
+                data = await source.channel.receive()
+            if not data:
+                return
+            await count(len(data))
+            for event in source.state.receive_data(data):
+                self._take(event, source, target)
+            await source.flush()
+            await target.flush()
+
+    async def up(self) -> None:
+        async def count(size_bytes: int) -> None:
+            await self._gate.moved(self._flow, up=size_bytes)
+
+        await self.pump(self.guest, self.server, count)
+
+    async def down(self) -> None:
+        async def count(size_bytes: int) -> None:
+            await self._gate.moved(self._flow, down=size_bytes)
+
+        await self.pump(self.server, self.guest, count)
+
+    def _take(self, event: h2.events.Event, source: _Side, target: _Side) -> None:
+        if isinstance(event, h2.events.RequestReceived):
+            self._request(event)
+        elif isinstance(event, h2.events.ResponseReceived | h2.events.InformationalResponseReceived):
+            self._answer(event)
+        elif isinstance(event, h2.events.DataReceived):
+            self._data(event, source, target)
+        elif isinstance(event, h2.events.TrailersReceived):
+            self._end(target, source.twins.get(event.stream_id or 0), event.headers if source is self.server else None)
+        elif isinstance(event, h2.events.StreamEnded):
+            self._end(target, source.twins.get(event.stream_id or 0), None)
+        elif isinstance(event, h2.events.StreamReset):
+            self._reset(target, source.twins.pop(event.stream_id or 0, None), event.error_code)
+        elif isinstance(event, h2.events.WindowUpdated | h2.events.RemoteSettingsChanged):
+            # Room at this end: what waits for it comes from the other.
+            for stream_id in list(source.waiting):
+                self._send(source, target, stream_id)
+
+    def _request(self, event: h2.events.RequestReceived) -> None:
+        stream_id = event.stream_id or 0
+        head = [(bytes(name), bytes(value)) for name, value in event.headers or []]
+        pseudo = {name: value for name, value in head if name.startswith(b":")}
+        headers = [(name, value) for name, value in head if not name.startswith(b":")]
+        hosts = [pseudo.get(b":authority", b""), *(value for name, value in headers if name == b"host")]
+        asked = Asked(pseudo.get(b":method", b""), pseudo.get(b":path", b""), hosts, headers)
+        strange = b":protocol" in pseudo or pseudo.get(b":scheme") != b"https"
+        refusal, rewritten = ("bad_request", None) if strange else judge(self._gate, self._site, asked)
+        if rewritten is None:
+            self._refuse(stream_id, refusal)
+            return
+        lowered = [(name.lower(), value) for name, value in rewritten.headers]
+        order = [(name, value) for name, value in pseudo.items() if name != b":path"]
+        try:
+            twin = self.server.state.get_next_available_stream_id()
+            ended = event.stream_ended is not None
+            self.server.state.send_headers(twin, [*order, (b":path", rewritten.target), *lowered], end_stream=ended)
+        except _NOT_ENDED:  # the server takes no more streams, or is going away: the client may try again
+            self._reset(self.guest, stream_id, h2.errors.ErrorCodes.REFUSED_STREAM)
+            return
+        self.guest.twins[stream_id], self.server.twins[twin] = twin, stream_id
+        if ended:
+            self.server.finished.add(twin)
+
+    def _refuse(self, stream_id: int, reason: str) -> None:
+        body = words(reason)
+        headers = [
+            (b":status", str(STATUS.get(reason, 403)).encode()),
+            (b"content-type", b"text/plain"),
+            (b"content-length", str(len(body)).encode()),
+            (b"x-atoll-reason", reason.encode()),
+        ]
+        try:
+            self.guest.state.send_headers(stream_id, headers)
+            self.guest.waiting[stream_id] = _Waiting(deque([body]), ended=True)
+            self._send(self.guest, self.server, stream_id)
+        except _NOT_ENDED:
+            self.guest.waiting.pop(stream_id, None)
+
+    def _answer(self, event: h2.events.ResponseReceived | h2.events.InformationalResponseReceived) -> None:
+        stream_id = self.server.twins.get(event.stream_id or 0)
+        if stream_id is not None:
+            try:
+                self.guest.state.send_headers(stream_id, event.headers or [])
+            except _NOT_ENDED:
+                self._reset(self.server, event.stream_id, h2.errors.ErrorCodes.CANCEL)
+
+    def _data(self, event: h2.events.DataReceived, source: _Side, target: _Side) -> None:
+        data, counted = event.data or b"", event.flow_controlled_length or 0
+        stream_id = event.stream_id or 0
+        twin = source.twins.get(stream_id)
+        if twin is None:  # of a stream that was refused: read and forgotten
+            source.state.acknowledge_received_data(counted, stream_id)
+            return
+        if counted > len(data):
+            source.state.acknowledge_received_data(counted - len(data), stream_id)  # padding
+        target.waiting.setdefault(twin, _Waiting()).parts.append(data)
+        self._send(target, source, twin)
+
+    def _end(self, target: _Side, stream_id: int | None, trailers: object) -> None:
+        if stream_id is None or stream_id in target.finished:
+            return
+        waiting = target.waiting.setdefault(stream_id, _Waiting())
+        if not waiting.ended:
+            waiting.ended = True
+            waiting.trailers = list(trailers) if isinstance(trailers, list) else None
+            self._send(target, self.guest if target is self.server else self.server, stream_id)
+
+    def _send(self, target: _Side, source: _Side, stream_id: int) -> None:
+        """Send what the window allows, acknowledge it where it came from, and end the stream after the last of it."""
+        waiting = target.waiting[stream_id]
+        origin = target.twins.get(stream_id)
+        try:
+            while waiting.parts:
+                part = waiting.parts[0]
+                room = min(target.state.local_flow_control_window(stream_id), target.state.max_outbound_frame_size)
+                if room <= 0 and part:
+                    return
+                target.state.send_data(stream_id, part[:room])
+                waiting.parts.popleft()
+                if len(part) > room:
+                    waiting.parts.appendleft(part[room:])
+                if origin is not None and part:
+                    source.state.acknowledge_received_data(min(room, len(part)), origin)
+            if waiting.ended:
+                del target.waiting[stream_id]
+                self._finish(target, source, stream_id)
+                if waiting.trailers is not None:
+                    target.state.send_headers(stream_id, waiting.trailers, end_stream=True)
+                else:
+                    target.state.end_stream(stream_id)
+        except _NOT_ENDED:  # the stream is gone at this end: so is what waited for it
+            target.waiting.pop(stream_id, None)
+
+    def _finish(self, target: _Side, source: _Side, stream_id: int) -> None:
+        """This end has been told all; when the other has too, the pair is forgotten."""
+        origin = target.twins.get(stream_id)
+        if origin is not None and origin in source.finished:
+            del target.twins[stream_id]
+            source.twins.pop(origin, None)
+            source.finished.discard(origin)
+        elif origin is not None:
+            target.finished.add(stream_id)
+
+    def _reset(self, target: _Side, stream_id: int | None, code: object) -> None:
+        if stream_id is None:
+            return
+        target.waiting.pop(stream_id, None)
+        target.twins.pop(stream_id, None)
+        target.finished.discard(stream_id)
+        try:
+            target.state.reset_stream(stream_id, code if isinstance(code, int) else 0)
+        except _NOT_ENDED:
+            return  # it has ended there already
+
+
+async def serve(gate: Gate, flow: Flow, inside: Channel, outside: Channel, site: Site) -> None:
+    """Serve one connection until either end has said all."""
+    bridge = _Bridge(gate, flow, site, inside, outside)
+    await bridge.guest.flush()
+    await bridge.server.flush()
+
+    async with anyio.create_task_group() as tasks:
+
+        async def one(way: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await way()
+            except h2.exceptions.ProtocolError:
+                flow.cut_reason = "bad_request"
+            except (OSError, TimeoutError):
+                pass  # broken off: the other way ends with it
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(one, bridge.up)
+        tasks.start_soon(one, bridge.down)

@@ -1,0 +1,56 @@
+"""Secrets covered in the output of programs: a value that came back in an answer does not go on to logs and results.
+
+As many asterisks as the value has bytes, so that offsets stay right. Output that ends in the beginning of a value waits
+for what follows. It is a courtesy to logs, not a boundary: a program that wants to can encode what it saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from atoll.model.secret import held_back, masked
+from atoll.wire import guest
+from atoll.wire.node import GuestStream
+
+_OPERATIONS = ("process.", "context.", "code.", "shell.")  # those whose bytes are output; files are left as they are
+
+
+class _Masked:
+    """A stream whose output is covered on its way."""
+
+    def __init__(self, stream: GuestStream, values: tuple[bytes, ...]) -> None:
+        self._stream = stream
+        self._values = values
+        self.send = stream.send
+        self.send_control = stream.send_control
+        self.commit = stream.commit
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def __aiter__(self) -> AsyncIterator[guest.Message]:
+        waiting: dict[int, bytes] = {}
+        async for message in self._stream:
+            if not isinstance(message, guest.Data):
+                for kind, rest in waiting.items():
+                    yield guest.Data(kind, rest)
+                waiting.clear()
+                yield message
+                continue
+            text = masked(waiting.pop(message.kind, b"") + message.payload, self._values)
+            kept = held_back(text, self._values)
+            if kept:
+                waiting[message.kind] = text[-kept:]
+                text = text[:-kept]
+            if text:
+                yield guest.Data(message.kind, text)
+        for kind, rest in waiting.items():
+            yield guest.Data(kind, rest)
+
+
+def masked_stream(stream: GuestStream, operation: str, values: tuple[bytes, ...]) -> GuestStream:
+    """The same operation with its output covered; the same object if there is nothing to cover."""
+    if not values or not operation.startswith(_OPERATIONS):
+        return stream
+    return _Masked(stream, values)

@@ -1,0 +1,259 @@
+"""The transparent proxy of one sandbox: takes what was redirected to it, finds out what it is, and lets it on or not.
+
+    accepted ─▶ first bytes ─▶ judged ─▶ passed on as it is        TLS, and what is neither TLS nor HTTP
+                                  │  └──▶ looked at, request by request   HTTP; TLS where a rule or a secret needs it
+                                  └─────▶ refused: reset, or an answer that says why
+
+Every step has a time limit, every buffer a bound, and every connection ends in one event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Callable
+from ipaddress import IPv4Address
+
+import anyio
+import structlog
+
+from atoll.model import limits
+from atoll.model.policy import Verdict
+from atoll.node.egress import http1, http2
+from atoll.node.egress.ca import Authority
+from atoll.node.egress.channel import Channel, Plain, Tls
+from atoll.node.egress.dns_server import DNS_PORT, DnsServer
+from atoll.node.egress.gate import Flow, Gate
+from atoll.node.egress.judge import Bench, Ruling
+from atoll.node.egress.relay import relay
+from atoll.node.egress.requests import Site
+from atoll.node.egress.sniff import Kind, Sniffed, sniff
+from atoll.node.network import plan
+
+log = structlog.get_logger("atoll.egress")
+
+_SO_ORIGINAL_DST = 80
+_WEB_PORTS = (80, 443)
+H2 = "h2"
+HTTP1 = ("http/1.1",)
+
+
+class Proxy:
+    """Serves one sandbox."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        bench: Bench,
+        names: DnsServer,
+        authority: Callable[[], Authority],
+        trusted: Callable[[bool], ssl.SSLContext],
+    ) -> None:
+        self._gate = gate
+        self._names = names
+        self._bench = bench
+        self._authority = authority
+        self._trusted = trusted
+
+    async def run(self, listener: socket.socket) -> None:
+        """Take connections until cancelled. More than a sandbox may have are closed as they come."""
+        loop = asyncio.get_running_loop()
+        async with anyio.create_task_group() as tasks:
+            while True:
+                try:
+                    sock, _ = await loop.sock_accept(listener)
+                except OSError as error:
+                    log.warning("accept failed", sandbox_id=self._gate.sandbox_id, error=str(error))
+                    await anyio.sleep(limits.LOOP_RETRY_S)
+                    continue
+                self._take(sock, tasks)
+
+    def _take(self, sock: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
+        inside = Plain(sock)
+        try:
+            address, port = original_destination(sock)
+        except OSError:
+            inside.reset()
+            return
+        if (str(address), port) == (plan.OUTER_ADDRESS, DNS_PORT):
+            tasks.start_soon(self._names.serve_tcp, inside)
+            return
+        reason = self._gate.refuse_early()
+        if reason:
+            self._gate.turned_away(address, port, reason)
+            inside.reset()
+            return
+        flow = Flow(address, port, anyio.CancelScope(), time.monotonic())
+        self._gate.opened(flow)
+        tasks.start_soon(self._serve, flow, inside)
+
+    async def _serve(self, flow: Flow, inside: Plain) -> None:
+        try:
+            with flow.scope:
+                try:
+                    await self._connection(flow, inside)
+                except (OSError, TimeoutError) as error:
+                    if flow.verdict.allowed and not flow.cut_reason:
+                        flow.verdict = Verdict(True, f"broke: {_words(error)}", flow.verdict.rule)
+                except Exception as error:  # one bad connection must not end the others; it ends refused
+                    log.error("proxy failed", sandbox_id=self._gate.sandbox_id, error=repr(error))
+                    flow.cut_reason = "internal"
+        finally:
+            refused = bool(flow.cut_reason) or not flow.verdict.allowed
+            inside.reset() if refused and not flow.answered else inside.close()
+            self._gate.ended(flow)
+
+    async def _connection(self, flow: Flow, inside: Plain) -> None:
+        inside.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._bench.forbidden(flow.address) and not self._gate.pins.fake_name(flow.address):
+            flow.verdict = Verdict(False, self._bench.forbidden(flow.address))
+            return
+        sniffed = await _first_bytes(inside, flow.port)
+        flow.protocol = sniffed.kind.value
+        name = sniffed.name if sniffed.kind is Kind.TLS else _host_in(inside.first, sniffed.kind)
+        opaque = sniffed.kind in (Kind.OTHER, Kind.MORE)
+        ruling = await self._bench.rule(self._gate, flow.address, flow.port, name, opaque=opaque)
+        flow.verdict, flow.asked, flow.name = ruling.verdict, ruling.asked, ruling.name
+        if not ruling.verdict.allowed or ruling.address is None:
+            if sniffed.kind is Kind.HTTP:
+                flow.answered = True
+                await inside.send(http1.refusal_bytes(ruling.verdict.reason))
+                await inside.send_end()
+                await _drained(inside)
+            return
+        flow.address = ruling.address
+        await self._pass(flow, inside, sniffed, ruling)
+
+    async def _pass(self, flow: Flow, inside: Plain, sniffed: Sniffed, ruling: Ruling) -> None:
+        gate = self._gate
+        if sniffed.kind is Kind.TLS and gate.must_look(flow.name, flow.port):
+            await self._look_inside_tls(flow, inside, sniffed.protocols)
+        elif sniffed.kind is Kind.HTTP and self._judges_requests(ruling):
+            await self._look_inside(flow, inside, None)
+        elif sniffed.kind is Kind.HTTP2 and self._judges_requests(ruling):
+            flow.cut_reason = "http2_without_tls"
+        else:
+            outside = await _dial(flow.address, flow.port)
+            try:
+                late = sniffed.kind is Kind.MORE and ruling.verdict.by_name
+                await relay(gate, flow, inside, outside, _says_no_name if late else None)
+            finally:
+                outside.close()
+
+    def _judges_requests(self, ruling: Ruling) -> bool:
+        order = self._gate.order
+        return ruling.verdict.by_name or order.rules.looks_at_names or order.looks_inside
+
+    async def _look_inside_tls(self, flow: Flow, inside: Plain, offered: tuple[str, ...]) -> None:
+        """TLS that ends here on both sides. The server's choice of protocol is what the client is offered."""
+        flow.looked_inside = True
+        plain = await _dial(flow.address, flow.port)
+        try:
+            outside = Tls(plain, self._trusted("h2" in offered), server_side=False, name=flow.name)
+            try:
+                await outside.handshake()
+            except ssl.SSLCertVerificationError as error:
+                await self._not_trusted(flow, inside, error)
+                return
+            chosen = (H2,) if outside.protocol == H2 else HTTP1
+            tls = Tls(inside, self._authority().context(flow.name, chosen), server_side=True, name=None)
+            await tls.handshake()
+            await self._look_inside(flow, tls, outside)
+        finally:
+            plain.close()
+
+    async def _not_trusted(self, flow: Flow, inside: Plain, error: ssl.SSLCertVerificationError) -> None:
+        """The server is not who it should be: the client hears so in an answer that only we could have sent."""
+        flow.cut_reason = "upstream_certificate"
+        log.info("certificate not trusted", sandbox_id=self._gate.sandbox_id, error=str(error.verify_message))
+        tls = Tls(inside, self._authority().context(flow.name, HTTP1), server_side=True, name=None)
+        await tls.handshake()
+        flow.answered = True
+        await tls.send(http1.refusal_bytes("upstream_certificate"))
+        await tls.send_end()
+        await _drained(tls)
+
+    async def _look_inside(self, flow: Flow, inside: Channel, outside: Tls | None) -> None:
+        """Requests one by one; over TLS to a server that is connected already."""
+        flow.looked_inside = True
+
+        async def connect() -> Channel:
+            return outside or await _dial(flow.address, flow.port)
+
+        site = Site(flow.name, flow.address, flow.port, tls=outside is not None, connect=connect)
+        if outside is not None and outside.protocol == H2:
+            await http2.serve(self._gate, flow, inside, outside, site)
+        else:
+            await http1.serve(self._gate, flow, inside, site)
+        await inside.send_end()
+        if flow.answered:
+            await _drained(inside)
+
+
+def original_destination(sock: socket.socket) -> tuple[IPv4Address, int]:
+    """Where a redirected connection wanted to go, as the kernel remembers it."""
+    raw = sock.getsockopt(socket.SOL_IP, _SO_ORIGINAL_DST, 16)
+    port, packed = struct.unpack_from("!2xH4s", raw)
+    return IPv4Address(packed), port
+
+
+async def _first_bytes(inside: Plain, port: int) -> Sniffed:
+    """What this is. A client that says nothing is waiting for the server to speak, except where clients speak first."""
+    began_s = anyio.current_time()
+    with anyio.move_on_after(limits.EGRESS_HANDSHAKE_S_MAX if port in _WEB_PORTS else limits.EGRESS_QUIET_S) as quiet:
+        while sniff(inside.first).kind is Kind.MORE:
+            if len(inside.first) >= limits.HELLO_BYTES_MAX or not await inside.read_first():
+                break
+            quiet.deadline = began_s + limits.EGRESS_HANDSHAKE_S_MAX  # it has begun to speak, and must come to an end
+    sniffed = sniff(inside.first)
+    if sniffed.kind is Kind.MORE and inside.first:
+        return Sniffed(Kind.OTHER)  # it began like something that we know, and did not go on like it
+    if sniffed.kind is Kind.HTTP:
+        await _whole_head(inside)
+    return sniffed
+
+
+async def _whole_head(inside: Plain) -> None:
+    with anyio.move_on_after(limits.EGRESS_HANDSHAKE_S_MAX):
+        while b"\r\n\r\n" not in inside.first and b"\n\n" not in inside.first:
+            if len(inside.first) >= limits.HTTP_HEAD_BYTES_MAX or not await inside.read_first():
+                return
+
+
+def _host_in(head: bytes, kind: Kind) -> str:
+    """The name in a request's Host; the engine that serves the connection checks it again, strictly."""
+    return http1.host_of(head) if kind is Kind.HTTP else ""
+
+
+def _says_no_name(first: bytes) -> bool:
+    """What a client that was silent at first may say: nothing that would have had to name a host."""
+    return sniff(first).kind in (Kind.OTHER, Kind.MORE)
+
+
+async def _dial(address: IPv4Address, port: int) -> Plain:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with anyio.fail_after(limits.EGRESS_CONNECT_S_MAX):
+            await asyncio.get_running_loop().sock_connect(sock, (str(address), port))
+    except BaseException:
+        sock.close()
+        raise
+    return Plain(sock)
+
+
+async def _drained(inside: Channel) -> None:
+    """Let a client read our answer before the connection goes: a reset would take it away."""
+    with anyio.move_on_after(1.0), contextlib.suppress(OSError):
+        left = limits.EGRESS_CHUNK_BYTES
+        while left > 0 and (data := await inside.receive()):
+            left -= len(data)
+
+
+def _words(error: Exception) -> str:
+    text = getattr(error, "strerror", None) or type(error).__name__
+    return str(text).lower()[:80]

@@ -1,0 +1,38 @@
+"""The part of a node's port that is about networks: what each sandbox may reach, what it did, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from atoll.node.host import Host
+from atoll.node.instance import Instance
+from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested
+
+
+class NetworkPort:
+    """A node's words about networks; the node itself adds the rest."""
+
+    _host: Host
+    _instances: Mapping[str, Instance]
+
+    async def network_set(self, sandbox_id: str, order: NetworkOrder) -> None:
+        self._host.egress.set(sandbox_id, order)
+        instance = self._instances.get(sandbox_id)
+        if instance is not None:
+            await instance.network_tell()
+
+    def network_status(self, sandbox_id: str, after: int) -> NetworkStatus:
+        return self._host.egress.status(sandbox_id, after)
+
+    async def network_test(self, sandbox_id: str, host: str, port: int) -> Tested:
+        return await self._host.egress.test(sandbox_id, host, port)
+
+    def network_answer(self, sandbox_id: str, ask_id: str, allowed: bool) -> Ask:
+        return self._host.egress.answer(sandbox_id, ask_id, allowed)
+
+    async def network_event(self) -> tuple[str, NetworkEvent]:
+        return await self._host.egress.wait_event()
+
+    def secret_values(self, sandbox_id: str) -> tuple[bytes, ...]:
+        """What must be covered in the output of a sandbox's programs."""
+        return self._host.egress.values(sandbox_id)

@@ -1,0 +1,309 @@
+"""Sandboxes at one moment: images taken of them, new ones made from images, and those that are asleep in one.
+
+A paused sandbox is an image whose manifest names it: the manifest is the moment of truth in both directions. As soon as
+it is written the sandbox is paused, and whatever box it still has is on its way out; as soon as it is removed the
+sandbox runs again. So whenever a server is killed, the next start knows which of the two it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import secrets
+import stat
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import anyio
+import structlog
+
+from atoll.model import ids, limits
+from atoll.model.errors import AtollError, Conflict, NotFound
+from atoll.node.disks import compare
+from atoll.node.host import Host
+from atoll.node.images import Image, cpu_features, restore_refusal
+from atoll.node.instance import Instance, Steps, demolish
+from atoll.node.journal import Entry
+from atoll.node.spares import Spares
+from atoll.wire.node import DiskChange, ImageTaken, SandboxOrder
+
+log = structlog.get_logger("atoll.node")
+
+
+class Snapshots:
+    """The images of a node's sandboxes. `instances` is the node's own record of those that live."""
+
+    def __init__(self, host: Host, spares: Spares, instances: MutableMapping[str, Instance]) -> None:
+        self._host = host
+        self._spares = spares
+        self._instances = instances
+        self._in_use: Counter[str] = Counter()
+        self._unused = asyncio.Condition()
+        self.paused: dict[str, str] = {}
+        """Which image each paused sandbox sleeps in."""
+
+    def recover(self) -> None:
+        """Find the paused sandboxes again, before anything else is looked at."""
+        self._host.images.settle()
+        for image_id in self._host.images.known():
+            if not ids.is_id(ids.PAUSE, image_id):
+                continue
+            try:
+                self.paused[self._host.images.find(image_id).sandbox_id] = image_id
+            except AtollError as error:
+                log.error("a paused sandbox cannot be read", image=image_id, error=repr(error), detail=error.detail)
+
+    # --- images ---
+
+    async def take(self, sandbox_id: str, image_id: str, *, memory: bool) -> ImageTaken:
+        """An image of a sandbox, which goes on; of a paused one it is a copy of what it sleeps in."""
+        if sandbox_id in self.paused:
+            image = await self._copy(self.paused[sandbox_id], image_id, memory=memory)
+        else:
+            image = await self._capture(self._instance(sandbox_id), image_id, memory=memory)
+        return ImageTaken(image.has_memory, image.memory_bytes, image.disk_bytes)
+
+    async def _copy(self, source_id: str, image_id: str, *, memory: bool) -> Image:
+        source = self._host.images.find(source_id)
+        if not memory:
+            source = replace(source, files={}, memory_bytes=0)
+        with self.using(source_id):
+            return await asyncio.to_thread(self._host.images.copy, source, image_id)
+
+    async def _capture(self, instance: Instance, image_id: str, *, memory: bool) -> Image:
+        frozen = instance.frozen
+        await instance.thaw()
+        try:
+            return await instance.capture(image_id, memory=memory)
+        finally:
+            if frozen and not instance.ending:
+                with anyio.CancelScope(shield=True):
+                    await instance.freeze()
+
+    async def remove(self, image_id: str) -> None:
+        """Once nobody is being made from it. Those that were made from it have all that they need. Idempotent."""
+        async with self._unused:
+            await self._unused.wait_for(lambda: not self._in_use[image_id])
+        await asyncio.to_thread(self._host.images.remove, image_id)
+
+    def known(self) -> frozenset[str]:
+        """The snapshots that are whole."""
+        return frozenset(one for one in self._host.images.known() if ids.is_id(ids.SNAPSHOT, one))
+
+    async def diff(self, before: str, after: str, items_max: int) -> list[DiskChange]:
+        """From an image to another, or to what a sandbox's disk is at this moment."""
+        images = self._host.images
+        images.find(before)
+        with self.using(before):
+            if ids.is_id(ids.SNAPSHOT, after):
+                images.find(after)
+                with self.using(after):
+                    return await asyncio.to_thread(self._differences, before, images.disk_path(after), items_max)
+            return await asyncio.to_thread(self._diff_now, before, after, items_max)
+
+    def _diff_now(self, before: str, sandbox_id: str, items_max: int) -> list[DiskChange]:
+        images = self._host.images
+        if sandbox_id in self.paused:
+            return self._differences(before, images.disk_path(self.paused[sandbox_id]), items_max)
+        # A disk that does not change while it is looked at: without a manifest it is nobody's, whatever happens.
+        moment = ids.mint(ids.PAUSE, time.time_ns() // 1_000_000, secrets.token_bytes(16))
+        box_id = self._instance(sandbox_id).entry.box_id
+        images.disk_take(moment, self._host.pool.disk_path(box_id))
+        try:
+            return self._differences(before, images.disk_path(moment), items_max)
+        finally:
+            images.remove(moment)
+
+    def _differences(self, before: str, after: Path, items_max: int) -> list[DiskChange]:
+        found = compare.differences(self._host.images.disk_path(before), after)
+        return list(itertools.islice(found, items_max))
+
+    async def file_restore(self, image_id: str, sandbox_id: str, path: str) -> int:
+        """One file of an image, written into a running sandbox with its owner and rights."""
+        instance = self._instance(sandbox_id)
+        self._host.images.find(image_id)
+        with self.using(image_id):
+            fd = await asyncio.to_thread(compare.file_open, self._host.images.disk_path(image_id), path)
+            with os.fdopen(fd, "rb", buffering=0) as file:
+                status = os.fstat(fd)
+                params = {"path": path, "user": "root", "mode": stat.S_IMODE(status.st_mode) & 0o777, "parents": True}
+                await instance.guest.upload("file.write", params, _chunks(file))
+        owner = {"path": path, "owner": status.st_uid, "group": status.st_gid, "user": "root"}
+        await instance.guest.call("file.chown", owner)
+        return status.st_size
+
+    @contextmanager
+    def using(self, image_id: str) -> Iterator[None]:
+        self._in_use[image_id] += 1
+        try:
+            yield
+        finally:
+            self._in_use[image_id] -= 1
+
+    async def _let_go(self) -> None:
+        async with self._unused:
+            self._unused.notify_all()
+
+    # --- sandboxes out of images ---
+
+    async def create(self, order: SandboxOrder, steps: Steps, *, replaces: str = "") -> Instance:
+        """A new sandbox that begins where the image stopped, with an identity of its own."""
+        image = self._usable(order.image, memory=order.memory)
+        try:
+            with self.using(image.id):
+                entry = await self._entry(order, image, steps)
+                entry = replace(entry, replaces=replaces)
+                disk = self._host.images.disk_path(image.id)
+                instance = await self._awaken(entry, disk, image, steps)
+                await self._identify(instance, {**image.env, **order.env}, steps)
+                return instance
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._let_go()
+
+    def _usable(self, image_id: str, *, memory: bool) -> Image:
+        image = self._host.images.find(image_id)
+        if not memory:
+            return replace(image, files={})
+        refused = restore_refusal(image, self._host.runtime_version, cpu_features())
+        if refused is not None:
+            raise refused
+        return image
+
+    async def _entry(self, order: SandboxOrder, image: Image, steps: Steps) -> Entry:
+        slot = self._spares.slot()
+        await self._spares.ensure(slot)
+        steps.done("network")
+        entry = self._host.entry(
+            order.sandbox_id,
+            order.template,
+            order.resources,
+            slot=slot,
+            hostname=order.hostname,
+            boot=image.boot if image.has_memory else None,
+        )
+        return replace(entry, volumes=order.volumes)
+
+    async def _awaken(self, entry: Entry, disk: Path, image: Image, steps: Steps) -> Instance:
+        """Make the box while the image is being checked; life comes only into a box whose image is whole."""
+        instance: Instance | None = None
+        failures: list[Exception] = []
+
+        async def verify() -> None:
+            try:
+                await asyncio.to_thread(self._host.images.verify, image)
+            except Exception as error:  # told below, when the box is made and can be taken down again
+                failures.append(error)
+
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(verify)
+                try:
+                    instance = await Instance.prepare(self._host, entry, disk, steps)
+                except Exception as error:
+                    failures.insert(0, error)
+            if failures:
+                raise failures[0]
+            assert instance is not None
+            await instance.boot(steps, image)
+        except BaseException:
+            if instance is not None:
+                with anyio.CancelScope(shield=True):
+                    await instance.demolish()
+            raise
+        return instance
+
+    async def _identify(self, instance: Instance, env: Mapping[str, str], steps: Steps) -> None:
+        try:
+            await instance.become(instance.entry, env)
+            await instance.attach_volumes()
+            steps.done("identity")
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await instance.demolish()
+            raise
+
+    # --- sleep ---
+
+    async def pause(self, sandbox_id: str, *, memory: bool) -> Instance:
+        """Put a sandbox to sleep. What is left of its box is the caller's to take down."""
+        instance = self._instance(sandbox_id)
+        await instance.thaw()
+        image_id = ids.mint(ids.PAUSE, time.time_ns() // 1_000_000, secrets.token_bytes(16))
+        image = await instance.capture(image_id, memory=memory, asleep=True)
+        with anyio.CancelScope(shield=True):
+            if self._instances.get(sandbox_id) is not instance:
+                await asyncio.to_thread(self._host.images.remove, image_id)
+                raise Conflict("the sandbox ended while it was being paused", code="not_running")
+            del self._instances[sandbox_id]
+            self.paused[sandbox_id] = image_id
+            await instance.end()
+            await asyncio.to_thread(self._disk_keep, image, instance.entry.box_id)
+        return instance
+
+    def _disk_keep(self, image: Image, box_id: str) -> None:
+        try:
+            self._host.images.disk_keep(image.id, self._host.pool.disk_path(box_id))
+        except OSError as error:
+            # The copy that was taken is as good, but for the quota, which begins anew.
+            log.error("a paused sandbox keeps a copy of its disk", image=image.id, error=repr(error))
+            self._host.images.settle()
+
+    async def resume(self, order: SandboxOrder, steps: Steps) -> Instance:
+        """Wake a paused sandbox: the same one, with the same token. Until it answers it counts as paused."""
+        try:
+            image = self._usable(self.paused[order.sandbox_id], memory=True)
+        except KeyError:
+            raise NotFound("there is no such paused sandbox here", code="sandbox_not_found") from None
+        entry = await self._entry(order, image, steps)
+        if image.has_memory:
+            entry = replace(entry, token=image.token, env=image.env)
+        own = self._host.pool.disk_path(entry.box_id)
+        self._host.journal.write(entry)
+        try:
+            await asyncio.to_thread(self._host.images.disk_lend, image.id, own)
+            steps.done("disk_lend")
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await demolish(self._host, entry)
+            raise
+        instance = await self._awaken(entry, own, image, steps)
+        if image.has_memory:
+            await self._attach(instance)
+        else:
+            await self._identify(instance, image.env, steps)
+        return instance
+
+    async def _attach(self, instance: Instance) -> None:
+        try:
+            await instance.gate_open()
+            await instance.network_tell()
+            await instance.attach_volumes()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await instance.demolish()
+            raise
+
+    def woken(self, sandbox_id: str) -> str | None:
+        """From here on it is not paused any more; the image that it slept in is the caller's to remove."""
+        image_id = self.paused.pop(sandbox_id, None)
+        if image_id is not None:
+            self._host.images.forget(image_id)
+        return image_id
+
+    def _instance(self, sandbox_id: str) -> Instance:
+        try:
+            return self._instances[sandbox_id]
+        except KeyError:
+            raise NotFound("there is no such sandbox here", code="sandbox_not_found") from None
+
+
+async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
+    while chunk := await asyncio.to_thread(file.read, limits.UPLOAD_CHUNK_BYTES):
+        yield chunk

@@ -1,0 +1,235 @@
+"""The pool: sandboxes that live already and wait for an owner, so that a create costs milliseconds.
+
+    template ──warm image──▶ shell ──restore──▶ live ──claim──▶ somebody's sandbox
+                             (created, empty)   (answers)
+
+A claim gives a live one its identity: token, environment, name, machine id, limits. Nobody has seen it before, and of
+its earlier life it knows nothing. Where none is live, a shell is brought to life, which costs the restore; where there
+is no shell, all of it is done on the spot. The supply follows what was asked for lately, within a share of the free
+memory; it is made one at a time and never while somebody waits for a create.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+import anyio
+import structlog
+
+from atoll.model import limits
+from atoll.model.errors import AtollError
+from atoll.model.resources import Resources
+from atoll.model.template import Template
+from atoll.node import admission, templates, warmimages
+from atoll.node.host import Host
+from atoll.node.images import Image
+from atoll.node.instance import Instance, Steps
+from atoll.node.spares import Spares
+from atoll.wire.node import WarmCount
+
+log = structlog.get_logger("atoll.node")
+
+
+@dataclass
+class Shelf:
+    """What is ready of one template."""
+
+    template: Template
+    image: Image | None = None
+    live: deque[Instance] = field(default_factory=deque)
+    shells: deque[Instance] = field(default_factory=deque)
+    asked_at_s: deque[float] = field(default_factory=deque)
+
+    def demand(self, now_s: float) -> int:
+        """How many were asked for in the time that counts."""
+        while self.asked_at_s and now_s - self.asked_at_s[0] > limits.WARM_DEMAND_WINDOW_S:
+            self.asked_at_s.popleft()
+        return len(self.asked_at_s)
+
+
+def wanted(demand: int, ceiling: int, available_bytes: int) -> int:
+    """How many of one template should be live: what is asked for, within the ceiling and the memory; pure."""
+    affordable = math.floor(max(0, available_bytes) * limits.WARM_MEMORY_SHARE / limits.WARM_BOX_BYTES)
+    return min(max(limits.WARM_FLOOR, demand), ceiling, affordable)
+
+
+class WarmPool:
+    """The sandboxes of one node that wait for an owner. `size` is the most per template; 0 switches it off."""
+
+    def __init__(self, host: Host, spares: Spares, size: int) -> None:
+        self._host = host
+        self._spares = spares
+        self._size = size
+        self._shelves: dict[str, Shelf] = {}
+        self._changed = asyncio.Event()
+        self._dead: list[Instance] = []
+        self._busy = 0
+
+    def claim(self, template: str, resources: Resources) -> Instance | None:
+        """A live sandbox without an owner, or None. It is the caller's from here on."""
+        shelf = self._asked(template, resources)
+        while shelf is not None and shelf.live:
+            instance = shelf.live.popleft()
+            if instance.alive:
+                return instance
+            self._dead.append(instance)
+        return None
+
+    def claim_shell(self, template: str, resources: Resources) -> tuple[Instance, Image] | None:
+        """A box that needs only to be restored into, and the image for it."""
+        shelf = self._shelves.get(template)
+        if shelf is None or shelf.image is None or not shelf.shells or not _usual(resources):
+            return None
+        self._changed.set()
+        return shelf.shells.popleft(), shelf.image
+
+    def image(self, template: str) -> Image | None:
+        """The warm image of a template, if it is made."""
+        shelf = self._shelves.get(template)
+        return shelf.image if shelf else None
+
+    def counts(self) -> dict[str, WarmCount]:
+        """For each template, how many are live and how many are shells."""
+        return {name: WarmCount(len(shelf.live), len(shelf.shells)) for name, shelf in self._shelves.items()}
+
+    def entries_bytes(self) -> int:
+        """The memory that those who wait are reckoned with."""
+        return sum(count.live + count.shells for count in self.counts().values()) * limits.WARM_BOX_BYTES
+
+    def busy(self) -> _Busy:
+        """While somebody waits for a create, nothing is made in advance."""
+        return _Busy(self)
+
+    async def run(self) -> None:
+        """Keep the shelves as full as they should be."""
+        if self._size == 0:
+            return
+        while True:
+            self._changed.clear()
+            for template in templates.known(self._host.pool):
+                shelf = self._shelves.setdefault(template.name, Shelf(template))
+                if shelf.template.key != template.key:
+                    await self._empty(shelf)
+                    shelf.template, shelf.image = template, None
+            try:
+                moved = await self._step()
+            except AtollError as error:
+                log.error("the pool cannot be filled", error=repr(error), detail=error.detail[-2000:])
+                moved = False
+                await asyncio.sleep(limits.WARM_LOOK_S)
+            if not moved:
+                await self._wait_changed()
+
+    async def close(self) -> None:
+        for shelf in self._shelves.values():
+            await self._empty(shelf)
+        while self._dead:
+            await _demolish(self._dead.pop())
+
+    def _asked(self, template: str, resources: Resources) -> Shelf | None:
+        shelf = self._shelves.get(template)
+        if shelf is None or not _usual(resources):
+            return None
+        shelf.asked_at_s.append(time.monotonic())
+        self._changed.set()
+        return shelf
+
+    async def _step(self) -> bool:
+        """Make one thing, or take one away; False when all is as it should be."""
+        self._set_dead_aside()
+        if self._dead:
+            await _demolish(self._dead.pop())
+            return True
+        if self._busy:
+            return False
+        for shelf in self._shelves.values():
+            if shelf.image is None:
+                shelf.image = await warmimages.ensure(self._host, self._spares, shelf.template)
+                return True
+        target = self._targets()
+        for name, shelf in self._shelves.items():
+            if len(shelf.live) > target[name] + 1 or (shelf.live and not target[name]):
+                await _demolish(shelf.live.pop())
+                return True
+        for name, shelf in sorted(self._shelves.items(), key=lambda item: len(item[1].live)):
+            if len(shelf.live) < target[name]:
+                await self._enliven(shelf)
+                return True
+            if target[name] and not shelf.shells:
+                shelf.shells.append(await self._shell(shelf))
+                return True
+        return False
+
+    def _set_dead_aside(self) -> None:
+        for shelf in self._shelves.values():
+            for instances in (shelf.live, shelf.shells):
+                for instance in [one for one in instances if not one.alive]:
+                    instances.remove(instance)
+                    self._dead.append(instance)
+
+    def _targets(self) -> dict[str, int]:
+        now_s = time.monotonic()
+        available = admission.host_memory().available - limits.MEMORY_RESERVE_BYTES + self.entries_bytes()
+        share = available // max(1, len(self._shelves))
+        return {name: wanted(shelf.demand(now_s), self._size, share) for name, shelf in self._shelves.items()}
+
+    async def _shell(self, shelf: Shelf) -> Instance:
+        assert shelf.image is not None
+        slot = self._spares.slot()
+        await self._spares.ensure(slot)
+        entry = self._host.entry(
+            "", shelf.template.name, Resources(), slot=slot, hostname="sandbox", boot=shelf.image.boot
+        )
+        return await Instance.prepare(self._host, entry, self._host.images.disk_path(shelf.image.id), Steps())
+
+    async def _enliven(self, shelf: Shelf) -> None:
+        """One more that answers. It gets a token of its own at once, because the image's is in every copy of it."""
+        assert shelf.image is not None
+        instance = shelf.shells.popleft() if shelf.shells else await self._shell(shelf)
+        try:
+            await instance.boot(Steps(), shelf.image)
+            await instance.become(instance.entry, {})
+            await instance.guest.call("ping")
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await _demolish(instance)
+            raise
+        shelf.live.append(instance)
+
+    async def _empty(self, shelf: Shelf) -> None:
+        for instances in (shelf.live, shelf.shells):
+            while instances:
+                await _demolish(instances.pop())
+
+    async def _wait_changed(self) -> None:
+        try:
+            async with asyncio.timeout(limits.WARM_LOOK_S):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+
+class _Busy:
+    def __init__(self, pool: WarmPool) -> None:
+        self._pool = pool
+
+    def __enter__(self) -> None:
+        self._pool._busy += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._pool._busy -= 1
+        self._pool._changed.set()
+
+
+def _usual(resources: Resources) -> bool:
+    """Those who wait were made with the usual memory, and their inside was told so; other wishes need others."""
+    return resources.memory_bytes == Resources().memory_bytes
+
+
+async def _demolish(instance: Instance) -> None:
+    with anyio.CancelScope(shield=True):
+        await instance.demolish()

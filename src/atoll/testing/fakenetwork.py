@@ -1,0 +1,41 @@
+"""The network of a node without a machine: orders are kept, decisions are the real ones, and nothing is connected."""
+
+from __future__ import annotations
+
+import anyio
+
+from atoll.model.errors import NotFound
+from atoll.model.policy import decide
+from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested
+
+
+class FakeNetwork:
+    """The part of a node's port that is about networks."""
+
+    def __init__(self) -> None:
+        self.networks: dict[str, NetworkOrder] = {}
+        self.asks: dict[str, Ask] = {}
+        self.answers: list[tuple[str, bool]] = []
+        self.network_events: list[tuple[str, NetworkEvent]] = []
+
+    async def network_set(self, sandbox_id: str, order: NetworkOrder) -> None:
+        self.networks[sandbox_id] = order
+
+    def network_status(self, sandbox_id: str, after: int) -> NetworkStatus:
+        events = tuple(event for target, event in self.network_events if target == sandbox_id and event.number > after)
+        return NetworkStatus(asks=tuple(self.asks.values()), events=events)
+
+    async def network_test(self, sandbox_id: str, host: str, port: int) -> Tested:
+        verdict = decide(self.networks.get(sandbox_id, NetworkOrder()).rules, host, None, port)
+        return Tested(verdict.allowed, verdict.reason, verdict.rule, (), False)
+
+    def network_answer(self, sandbox_id: str, ask_id: str, allowed: bool) -> Ask:  # noqa: ARG002 - one for all
+        ask = self.asks.pop(ask_id, None)
+        if ask is None:
+            raise NotFound("this question is not open any more", code="ask_not_found")
+        self.answers.append((ask_id, allowed))
+        return ask
+
+    async def network_event(self) -> tuple[str, NetworkEvent]:
+        await anyio.sleep_forever()
+        raise AssertionError

@@ -1,0 +1,82 @@
+"""What control and a node say to each other about the network of a sandbox, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from atoll.model.policy import NOTHING, Compiled
+from atoll.model.secret import Grant
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkOrder:
+    """What a sandbox may reach from now on, and the secrets that go with its requests."""
+
+    rules: Compiled = NOTHING
+    grants: tuple[Grant, ...] = ()
+
+    @property
+    def looks_inside(self) -> bool:
+        """Whether TLS may have to end at the proxy, so that the sandbox must trust its authority."""
+        return bool(self.grants or self.rules.http or self.rules.policy.inspect)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkEvent:
+    """Something that a sandbox did, or tried, on the network.
+
+    `kind` is "connection" (at its end, with the bytes, or at once if refused), "lookup" (of a name, if refused), "ask",
+    "secret_used", "secret_strayed" (a placeholder went where its secret does not belong) or "limit".
+    """
+
+    number: int
+    at: datetime
+    kind: str
+    name: str = ""
+    address: str = ""
+    port: int = 0
+    protocol: str = ""
+    allowed: bool = False
+    reason: str = ""
+    rule: str = ""
+    secret: str = ""
+    request: str = ""
+    bytes_up: int = 0
+    bytes_down: int = 0
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A connection that waits for a person's word."""
+
+    id: str
+    host: str
+    port: int
+    asked_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkStatus:
+    """How much a sandbox has moved, and what it waits for."""
+
+    bytes_up: int = 0
+    bytes_down: int = 0
+    connections_open: int = 0
+    connections_total: int = 0
+    refused_total: int = 0
+    asks: tuple[Ask, ...] = ()
+    events: tuple[NetworkEvent, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """What would happen to a connection, and why."""
+
+    allowed: bool
+    reason: str
+    rule: str
+    addresses: tuple[str, ...]
+    looked_inside: bool
+    secrets: tuple[str, ...] = ()

@@ -1,0 +1,43 @@
+"""Ports of sandboxes that were made through E2B's API: public as theirs are, or for the holder of a token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from atoll.testing.server import Server
+
+pytestmark = pytest.mark.real
+
+SERVE = ["python3", "-m", "http.server", "8000", "-d", "/etc"]
+
+
+def made(server: Server, **network: Any) -> dict[str, Any]:
+    answer = server.request("POST", "/v2/sandboxes", json={"templateID": "base", "timeout": 100, "network": network})
+    assert answer.status_code == 201
+    sandbox = server.connect(answer.json()["sandboxID"])
+    sandbox.commands.start(SERVE)
+    sandbox.commands.run("until curl -sf localhost:8000/hostname; do sleep 0.05; done", check=True)
+    return dict(answer.json())
+
+
+def knock(server: Server, sandbox: dict[str, Any], **headers: str) -> int:
+    """A request to port 8000 by E2B's headers, without an API key."""
+    named = {"e2b-sandbox-id": sandbox["sandboxID"], "e2b-sandbox-port": "8000"}
+    shown = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx2.get(f"{server.url}/hostname", headers={**named, **shown}, timeout=30).status_code
+
+
+def test_a_port_is_open_to_whoever_knows_its_name(server: Server) -> None:
+    assert knock(server, made(server)) == 200
+
+
+def test_a_private_port_opens_for_its_token_only(server: Server) -> None:
+    sandbox = made(server, allowPublicTraffic=False)
+    other = made(server)
+    assert knock(server, sandbox) == 401
+    assert knock(server, sandbox, e2b_traffic_access_token=other["trafficAccessToken"]) in (401, 403)
+    assert knock(server, sandbox, e2b_traffic_access_token=sandbox["envdAccessToken"]) in (401, 403)
+    assert knock(server, sandbox, e2b_traffic_access_token=sandbox["trafficAccessToken"]) == 200

@@ -1,0 +1,37 @@
+"""What a real sandbox uses: now, per process, over time, and on a person's screen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from atoll.testing.server import Server
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.real
+
+
+def test_metrics_now_per_process_and_over_time(server: Server) -> None:
+    with server.create("base", memory="512MiB") as sandbox:
+        busy = sandbox.commands.start("exec -a busy-one bash -c 'while :; do :; done'")
+        before = sandbox.metrics.now()
+        assert 400 * 2**20 < before.memory_total_bytes <= 512 * 2**20
+        assert 0 < before.memory_available_bytes <= before.memory_total_bytes
+        wait_until(lambda: sandbox.metrics.now().cpu_s > before.cpu_s, 10, "CPU time is counted")
+        usages = sandbox.metrics.processes()
+        assert [usage.pid for usage in usages if "busy-one" in usage.command] == [busy.pid]
+        assert all(usage.pid != 1 for usage in usages)
+        wait_until(lambda: len(sandbox.metrics.history().items) >= 2, 20, "two samples")
+        first, second = sandbox.metrics.history().items[:2]
+        assert second.at > first.at
+        assert second.cpu_s > first.cpu_s
+        assert second.memory_bytes > 2**20
+        assert second.network_sent_bytes > 0
+        command = [sys.executable, "-m", "atoll", "sandbox", "top", sandbox.id, "--once"]
+        environment = {**os.environ, "ATOLL_URL": server.url, "ATOLL_API_KEY": server.key}
+        shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=True).stdout
+        assert "busy-one" in shown
+        assert "memory" in shown.splitlines()[1]

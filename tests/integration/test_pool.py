@@ -1,0 +1,112 @@
+"""The pool: a create from it is one of many ways to the same sandbox, only faster, and nothing of it is seen before."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from atoll.testing.server import Server
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.real
+
+
+def waiting(server: Server) -> list[dict[str, object]]:
+    """The journal's boxes that live and have no owner."""
+    entries = [json.loads(path.read_text()) for path in (server.data / "journal").glob("*.json")]
+    return [entry for entry in entries if entry["sandbox_id"] == ""]
+
+
+def fill(server: Server) -> None:
+    wait_until(lambda: server.status()["warm"]["base"]["live"] >= 1, 60, "one of `base` is ready")
+    wait_until(lambda: server.status()["warm"]["code"]["live"] >= 1, 60, "one of `code` is ready")
+
+
+@pytest.fixture(scope="module")
+def pooled(make_data_dir: Callable[[], Path]) -> Iterator[Server]:
+    server = Server(make_data_dir(), {"ATOLL_WARM_SIZE": "3"})
+    server.start()
+    yield server
+    server.close()
+
+
+def test_a_claim_is_a_sandbox_like_any_other(pooled: Server) -> None:
+    fill(pooled)
+    with pooled.create(env={"A": "1"}, name="claimed", cpu=0.5, pids=100, disk="64MiB") as sandbox:
+        assert sandbox.way == "pool"
+        assert sandbox.commands.run("echo $A; hostname").stdout == "1\nclaimed\n"
+        assert sandbox.commands.run("dd if=/dev/zero of=big bs=1M count=100").exit_code != 0
+        assert sandbox.commands.run("ulimit -u").stdout.strip() == "100"
+        assert sandbox.info().resources.cpu == 0.5
+
+
+def test_nothing_is_left_of_the_time_before(pooled: Server) -> None:
+    """No processes, no history, no shared token, no shared machine id or random state."""
+    fill(pooled)
+    waited = {str(entry["token"]) for entry in waiting(pooled)}
+    sandboxes = [pooled.create() for _ in range(2)]
+    assert sandboxes[0].way == "pool"
+    seen = []
+    for sandbox in sandboxes:
+        assert sandbox.commands.list() == []
+        entry = json.loads((pooled.data / "journal" / f"{pooled.box_of(sandbox.id)}.json").read_text())
+        assert entry["token"] not in waited
+        names = "cat /etc/machine-id; hostname; cat /proc/sys/kernel/random/uuid; ls -A /home/user /tmp"
+        seen.append(sandbox.commands.run(names).stdout)
+    assert len(set(seen)) == 2
+    for sandbox in sandboxes:
+        sandbox.kill()
+
+
+def test_those_who_wait_are_nobodys(pooled: Server) -> None:
+    fill(pooled)
+    assert waiting(pooled)
+    assert pooled.sandboxes() == []
+    assert pooled.request("GET", "/v1/sandboxes").json()["items"] == [] or all(
+        item["state"] != "creating" for item in pooled.request("GET", "/v1/sandboxes").json()["items"]
+    )
+
+
+def test_other_memory_than_the_usual_is_not_taken_from_the_pool(pooled: Server) -> None:
+    """What a sandbox sees of its memory was fixed when it was made."""
+    fill(pooled)
+    with pooled.create(memory="512MiB") as sandbox:
+        assert sandbox.way != "pool"
+        total_kib = int(sandbox.commands.run("awk '/MemTotal/ {print $2}' /proc/meminfo").stdout)
+        assert total_kib == 512 * 1024
+
+
+def test_a_dead_one_is_not_handed_out(pooled: Server) -> None:
+    fill(pooled)
+    for entry in waiting(pooled):
+        live = entry["live"]
+        assert isinstance(live, dict)
+        os.kill(live["pid"], signal.SIGKILL)
+    with pooled.create() as sandbox:
+        assert sandbox.commands.run("echo alive").stdout == "alive\n"
+
+
+def test_a_burst_larger_than_the_pool_is_served(pooled: Server) -> None:
+    fill(pooled)
+    sandboxes = [pooled.create() for _ in range(6)]
+    assert {sandbox.way for sandbox in sandboxes} & {"shell", "image"}
+    for sandbox in sandboxes:
+        assert sandbox.commands.run("true").exit_code == 0
+        sandbox.kill()
+
+
+def test_a_kill_of_the_server_loses_the_pool_and_nothing_else(make_server: Callable[..., Server]) -> None:
+    server = make_server(ATOLL_WARM_SIZE="2")
+    fill(server)
+    kept = server.create(timeout_s=600)
+    server.kill()
+    before = {str(entry["box_id"]) for entry in waiting(server)}
+    server.start()
+    assert server.connect(kept.id).commands.run("echo alive").stdout == "alive\n"
+    wait_until(lambda: not before & server.boxes(), 10, "those who waited are gone")
+    fill(server)

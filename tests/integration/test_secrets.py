@@ -1,0 +1,275 @@
+"""Secrets: put into requests where they belong, and nowhere else; with real clients and a real server."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from atoll.model.policy import HttpRule
+from atoll.model.secret import Grant, Hidden, Secret
+from atoll.testing.server import Server
+from tests import upstream
+from tests.egress_stage import BOX, Stage, stage
+from tests.upstream import H2_PORT, HTTP_PORT, TLS_PORT, Upstream
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.real
+
+VALUE = "canary-7f3e9a51c2"
+PLACEHOLDER = "atoll-secret-" + "0123456789abcdef" * 2
+SECURE = f"https://good.test:{TLS_PORT}/x"
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
+    with upstream.upstream(tmp_path_factory.mktemp("upstream")) as running:
+        yield running
+
+
+@pytest.fixture
+def gate(servers: Upstream, tmp_path: Path) -> Iterator[Stage]:
+    with stage(tmp_path, servers, secrets.token_hex(2)) as opened:
+        yield opened
+
+
+def grant(value: str = VALUE, **settings: object) -> Grant:
+    secret = Secret("TOKEN", (f"good.test:{TLS_PORT}",), **settings).checked()  # type: ignore[arg-type]
+    return Grant(secret, secret.rules(), PLACEHOLDER, Hidden(value))
+
+
+def trusting(gate: Stage, folder: Path) -> tuple[str, ...]:
+    """What makes curl trust the sandbox's own authority."""
+    known = gate.egress.inside(BOX)
+    assert known is not None
+    (folder / "ca.pem").write_text(known["ca"])
+    return "--cacert", str(folder / "ca.pem")
+
+
+def test_the_value_takes_the_place_of_the_placeholder(gate: Stage, tmp_path: Path) -> None:
+    gate.allow(f"good.test:{TLS_PORT}", grants=(grant(),))
+    trust = trusting(gate, tmp_path)
+    said = gate.curl(SECURE, *trust, "-H", f"Authorization: Bearer {PLACEHOLDER}")
+    assert f"Bearer {VALUE}" in said
+    assert PLACEHOLDER not in said
+    assert gate.last("secret_used").secret == "TOKEN"
+
+
+def test_a_placeholder_elsewhere_stays_one(gate: Stage, servers: Upstream, tmp_path: Path) -> None:
+    """Another host, the same host by its address, plain HTTP, another port, and a host that only claims the name."""
+    gate.allow("0.0.0.0/0:*", f"good.test:{TLS_PORT}", f"twin.test:{TLS_PORT}", inspect=True, grants=(grant(),))
+    trust = trusting(gate, tmp_path)
+    header = ("-H", f"Authorization: Bearer {PLACEHOLDER}")
+    assert PLACEHOLDER in gate.curl(f"https://twin.test:{TLS_PORT}/", *trust, *header)
+    assert gate.last("secret_strayed").secret == "TOKEN"
+    assert PLACEHOLDER in gate.curl(f"http://good.test:{HTTP_PORT}/", *header)
+    lying = gate.curl(f"https://twin.test:{TLS_PORT}/", *trust, *header, "-H", f"Host: good.test:{TLS_PORT}")
+    assert "421" in gate.curl(
+        f"https://twin.test:{TLS_PORT}/", *trust, *header, "-H", f"Host: good.test:{TLS_PORT}", "-i"
+    )
+    assert VALUE not in lying
+    assert all(VALUE not in request for web in (servers.web, servers.other) for request in web.seen)
+    assert VALUE in gate.curl(SECURE, *trust, *header)
+
+
+def test_an_impostor_at_the_right_name_gets_nothing(gate: Stage, servers: Upstream, tmp_path: Path) -> None:
+    """DNS is turned to a server without a certificate for the name: the proxy checks it before it says anything."""
+    gate.allow(f"good.test:{HTTP_PORT + 1000}", f"fake.test:{TLS_PORT}", grants=())
+    secret = Secret("TOKEN", (f"fake.test:{TLS_PORT}",)).checked()
+    servers.names["fake.test"] = [upstream.WEB]
+    gate.allow(f"fake.test:{TLS_PORT}", grants=(Grant(secret, secret.rules(), PLACEHOLDER, Hidden(VALUE)),))
+    before = len(servers.tls.seen)
+    said = gate.curl(f"https://fake.test:{TLS_PORT}/", *trusting(gate, tmp_path), "-H", f"Authorization: {PLACEHOLDER}")
+    assert "upstream_certificate" in said
+    assert len(servers.tls.seen) == before
+
+
+def test_query_basic_and_header(gate: Stage, tmp_path: Path) -> None:
+    gate.allow(f"good.test:{TLS_PORT}", grants=(grant(),))
+    trust = trusting(gate, tmp_path)
+    url = f"{SECURE}?key={PLACEHOLDER}"
+    assert f"key={PLACEHOLDER}" in gate.curl(url, *trust), "only where the owner said so"
+    gate.allow(f"good.test:{TLS_PORT}", grants=(grant(query=True, basic=True, header="X-Api-Key", format="k {}"),))
+    said = gate.curl(url, *trust, "-u", f"me:{PLACEHOLDER}")
+    assert f"key={VALUE}" in said
+    assert base64.b64encode(f"me:{VALUE}".encode()).decode() in said
+    assert f"x-api-key: k {VALUE}" in said.lower()
+
+
+def test_a_rotated_and_a_removed_value(gate: Stage, tmp_path: Path) -> None:
+    gate.allow(f"good.test:{TLS_PORT}", grants=(grant(),))
+    trust = trusting(gate, tmp_path)
+    header = ("-H", f"Authorization: {PLACEHOLDER}")
+    gate.allow(f"good.test:{TLS_PORT}", grants=(grant("canary-second-value"),))
+    assert "canary-second-value" in gate.curl(SECURE, *trust, *header)
+    gate.allow(f"good.test:{TLS_PORT}", inspect=True)
+    assert PLACEHOLDER in gate.curl(SECURE, *trust, *header)
+
+
+def test_rules_for_requests_hold_inside_tls(gate: Stage, tmp_path: Path) -> None:
+    gate.allow(f"good.test:{TLS_PORT}", http=(HttpRule("good.test", methods=("GET",), path_prefixes=("/x",)),))
+    trust = trusting(gate, tmp_path)
+    assert "GET /x" in gate.curl(SECURE, *trust)
+    assert "http_rule" in gate.curl(SECURE, *trust, "-X", "POST", "-d", "a=b")
+    assert "POST 500000" not in gate.curl(SECURE, *trust, "--data-binary", "@/dev/null", "-X", "PUT")
+    gate.allow(f"good.test:{TLS_PORT}", inspect=True)
+    body = tmp_path / "body"
+    body.write_bytes(bytes(500_000))
+    assert "POST 500000" in gate.curl(SECURE, *trust, "--data-binary", f"@{body}")
+
+
+def test_http2_is_looked_at_stream_by_stream(gate: Stage, servers: Upstream, tmp_path: Path) -> None:
+    """A client that may speak HTTP/2 to a server that does: heads are judged, values put in, bodies go both ways."""
+    secret = Secret("TOKEN", (f"good.test:{H2_PORT}",)).checked()
+    put_in = Grant(secret, secret.rules(), PLACEHOLDER, Hidden(VALUE))
+    rule = HttpRule("good.test", path_prefixes=("/pub",))
+    gate.allow(f"good.test:{H2_PORT}", http=(rule,), grants=(put_in,))
+    trust = (*trusting(gate, tmp_path), "--http2", "-w", "%{http_version} %{http_code}")
+    base = f"https://good.test:{H2_PORT}"
+    said = gate.curl(f"{base}/pub/x", *trust, "-H", f"Authorization: Bearer {PLACEHOLDER}")
+    assert f"authorization: Bearer {VALUE}" in said
+    assert said.endswith("2 200")
+    refused = gate.curl(f"{base}/private", *trust)
+    assert "http_rule" in refused
+    assert refused.endswith("2 403")
+    assert "host_mismatch" in gate.curl(f"{base}/pub/x", *trust, "-H", f"Host: twin.test:{H2_PORT}")
+    body = tmp_path / "body"
+    body.write_bytes(bytes(3_000_000))
+    assert "body 3000000" in gate.curl(f"{base}/pub/up", *trust, "--data-binary", f"@{body}")
+    got = tmp_path / "got"
+    gate.allow(f"good.test:{H2_PORT}", inspect=True)
+    gate.curl(f"{base}/bytes/5000000", *trust, "-o", str(got))
+    assert got.stat().st_size == 5_000_000
+    assert all("private" not in request and "twin" not in request for request in servers.h2_seen)
+
+
+# --- through the whole server, in a real sandbox ---
+
+
+@pytest.fixture(scope="module")
+def server(servers: Upstream, make_data_dir: Callable[[], Path]) -> Iterator[Server]:
+    settings = {
+        "ATOLL_EGRESS_DNS": upstream.DNS,
+        "ATOLL_EGRESS_OPEN": upstream.NETWORK,
+        "ATOLL_EGRESS_CA": str(servers.ca_file),
+        "ATOLL_EGRESS_LISTS": f"web=good.test:{TLS_PORT},good.test:{HTTP_PORT}",
+        "ATOLL_WARM_SIZE": "0",
+    }
+    running = Server(make_data_dir(), settings)
+    running.start()
+    yield running
+    running.close()
+
+
+def put(server: Server, name: str, **body: object) -> dict[str, object]:
+    answer = server.request("PUT", f"/v1/secrets/{name}", json=body)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+CLIENTS = {
+    "curl": 'curl -sS -H "Authorization: Bearer $TOKEN" {url}',
+    "wget": 'wget -qO- --header "Authorization: Bearer $TOKEN" {url}',
+    "python": (
+        "python3 -c \"import os, urllib.request as u; r = u.Request('{url}',"
+        " headers={{'Authorization': 'Bearer ' + os.environ['TOKEN']}}); print(u.urlopen(r).read().decode())\""
+    ),
+    "node": (
+        "node -e \"fetch('{url}', {{headers: {{Authorization: 'Bearer ' + process.env.TOKEN}}}})"
+        '.then(r => r.text()).then(console.log)"'
+    ),
+}
+
+
+def test_real_clients_in_a_sandbox_use_a_secret_that_they_do_not_hold(server: Server, servers: Upstream) -> None:
+    put(server, "TOKEN", value=VALUE, hosts=[f"good.test:{TLS_PORT}"], path="/home/user/.token")
+    with server.create(policy=["@web"], secrets=["TOKEN"]) as sandbox:
+        for name, line in CLIENTS.items():
+            before = len(servers.tls.seen)
+            result = sandbox.commands.run(line.format(url=SECURE), timeout_s=30)
+            assert result.exit_code == 0, (name, result.stderr)
+            assert len(servers.tls.seen) == before + 1, name
+            assert f"Bearer {VALUE}" in servers.tls.seen[-1], name
+            assert "*" * len(VALUE) in result.stdout, f"{name}: a value that comes back is covered"
+            assert VALUE not in result.stdout, name
+        inside = sandbox.commands.run(
+            "env; cat ~/.token; sudo cat /proc/1/environ; sudo grep -rl canary- /etc /home || true"
+        )
+        assert VALUE not in inside.stdout
+        assert inside.stdout.count("atoll-secret-") >= 2
+        events = sandbox.network.status().events
+        assert [event.secret for event in events if event.kind == "secret_used"] == ["TOKEN"] * len(CLIENTS)
+
+
+def test_a_secret_never_comes_out_of_the_server(server: Server) -> None:
+    put(server, "QUIET", value=VALUE, hosts=["good.test"])
+    assert put(server, "QUIET", hosts=["good.test", "twin.test"])["version"] == 1
+    assert put(server, "QUIET", value=VALUE + "-2", hosts=["good.test"])["version"] == 2
+    listed = server.request("GET", "/v1/secrets").text
+    shown = server.request("GET", "/v1/secrets/QUIET").text
+    assert "QUIET" in listed
+    for text in (listed, shown, server.log()):
+        assert "canary" not in text
+    for path in server.data.glob("atoll.db*"):
+        assert b"canary" not in path.read_bytes()
+    assert (server.data / "secrets.key").stat().st_mode & 0o077 == 0
+    assert server.request("DELETE", "/v1/secrets/QUIET").status_code == 204
+    assert server.request("GET", "/v1/secrets/QUIET").status_code == 404
+
+
+def test_rotation_and_removal_reach_a_running_sandbox(server: Server, servers: Upstream) -> None:
+    put(server, "TURN", value="canary-first-value", hosts=[f"good.test:{TLS_PORT}"])
+    with server.create(policy=["@web"], secrets=["TURN"]) as sandbox:
+        call = f'curl -sS -H "X-Key: $TURN" {SECURE}'
+        sandbox.commands.run(call, check=True)
+        assert "canary-first-value" in servers.tls.seen[-1]
+        put(server, "TURN", value="canary-second-value", hosts=[f"good.test:{TLS_PORT}"])
+        sandbox.commands.run(call, check=True)
+        assert "canary-second-value" in servers.tls.seen[-1]
+        server.request("DELETE", "/v1/secrets/TURN")
+        sandbox.commands.run(f"{call} -k")
+        assert "canary" not in servers.tls.seen[-1]
+        assert "atoll-secret-" in servers.tls.seen[-1]
+
+
+def test_a_secret_that_is_not_there_refuses_the_create(server: Server) -> None:
+    answer = server.request("POST", "/v1/sandboxes", json={"template": "base", "secrets": ["MISSING"]})
+    assert (answer.status_code, answer.json()["code"]) == (404, "secret_not_found")
+    answer = server.request("POST", "/v1/sandboxes", json={"template": "base", "policy": {"allow": ["not a host"]}})
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_policy")
+    assert server.request("GET", "/v1/sandboxes?state=running").json()["items"] == []
+
+
+def test_the_policy_holds_again_after_a_kill_of_the_server(server: Server, servers: Upstream) -> None:
+    put(server, "KEPT", value=VALUE, hosts=[f"good.test:{TLS_PORT}"])
+    sandbox = server.create(policy=[f"good.test:{TLS_PORT}"], secrets=["KEPT"])
+    sandbox.close()
+    server.kill()
+    server.start()
+    with server.connect(sandbox.id) as again:
+        result = again.commands.run(f'curl -sS -H "X-Key: $KEPT" {SECURE}; curl -sS http://good.test:{HTTP_PORT}/')
+        assert VALUE in servers.tls.seen[-1]
+        assert "not_listed" in result.stdout
+
+
+def test_policy_through_api_and_audit_log(server: Server, servers: Upstream) -> None:
+    with server.create() as sandbox:
+        url = f"http://good.test:{HTTP_PORT}/x"
+        assert sandbox.commands.run(f"curl -sS {url}").exit_code == 6
+        assert not sandbox.network.test(url).allowed
+        sandbox.network.set_policy([f"good.test:{HTTP_PORT}"])
+        tested = sandbox.network.test(url)
+        assert (tested.allowed, tested.rule) == (True, f"good.test:{HTTP_PORT}")
+        assert "GET /x" in sandbox.commands.run(f"curl -sS {url}", check=True).stdout
+        assert sandbox.network.policy().allow == [f"good.test:{HTTP_PORT}"]
+
+        def logged() -> bool:
+            events = server.request("GET", f"/v1/events?target={sandbox.id}&limit=100").json()["items"]
+            found = [json.dumps(event) for event in events if event["action"] == "network.connection"]
+            return any("good.test" in text for text in found)
+
+        wait_until(logged, 5)

@@ -1,0 +1,43 @@
+"""Events of an execution as lines of E2B's interpreter."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from atoll.api.compat.e2b import interpreter
+from atoll.api.compat.e2b.interpreter import Execute
+from atoll.model.errors import InvalidArgument
+from atoll.wire.public.contexts import ExecutionEnded, ExecutionError, ExecutionOutput, ExecutionResult
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def test_each_event_is_a_line() -> None:
+    assert interpreter.lines_of(ExecutionOutput(stream="stdout", text="x"), NOW) == [
+        {"type": "stdout", "text": "x", "timestamp": "2026-01-02T00:00:00+00:00"}
+    ]
+    assert interpreter.lines_of(ExecutionError(name="E", value="v", traceback="t"), NOW)[0]["type"] == "error"
+    ended = ExecutionEnded(status="ok", execution_count=3, exit_code=0, duration_s=0.1, truncated=False)
+    assert interpreter.lines_of(ended, NOW) == [
+        {"type": "number_of_executions", "execution_count": 3},
+        {"type": "end_of_execution"},
+    ]
+
+
+def test_a_result_has_its_forms_without_quotes_around_a_text() -> None:
+    shown = interpreter.result(ExecutionResult(main=True, text="'abc'", data={"columns": {"a": [1]}, "rows": 1}))
+    assert shown == {"type": "result", "is_main_result": True, "text": "abc", "data": {"a": [1]}}
+
+
+def test_updates_of_a_display_are_not_told() -> None:
+    assert interpreter.lines_of(ExecutionResult(text="x", update=True), NOW) == []
+
+
+def test_code_runs_in_a_context_or_in_the_default_one_of_a_language() -> None:
+    assert interpreter.run_params(Execute("1"))["context"] == "python"
+    assert interpreter.run_params(Execute("1", language="JS"))["context"] == "javascript"
+    assert interpreter.run_params(Execute("1", context_id="c"))["context"] == "c"
+    with pytest.raises(InvalidArgument):
+        interpreter.run_params(Execute("1", context_id="c", language="js"))

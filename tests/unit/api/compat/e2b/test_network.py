@@ -1,0 +1,60 @@
+"""E2B's network settings as our policy."""
+
+from __future__ import annotations
+
+import pytest
+
+from atoll.api.compat.e2b import network
+from atoll.api.compat.e2b.network import HostRule, NetworkSettings, Transform
+from atoll.model.errors import InvalidArgument
+from atoll.model.policy import Address, Mode, compile_policy, decide
+
+
+def test_without_settings_the_internet_is_open_and_nothing_private() -> None:
+    assert network.policy_of(NetworkSettings(), None).mode is Mode.PUBLIC
+
+
+def test_no_internet_means_what_is_listed() -> None:
+    policy = network.policy_of(NetworkSettings(allow_out=["example.com", "192.0.2.1"]), False)
+    assert (policy.mode, policy.allow) == (Mode.LISTED, ("example.com", "192.0.2.1:*"))
+    assert network.policy_of(NetworkSettings(), False).allow == ()
+
+
+def test_denying_all_is_no_internet() -> None:
+    policy = network.policy_of(NetworkSettings(deny_out=["0.0.0.0/0"], allow_out=["*.example.com"]), None)
+    assert (policy.mode, policy.allow) == (Mode.LISTED, ("*.example.com",))
+
+
+def test_what_is_allowed_wins_over_what_is_denied() -> None:
+    settings = NetworkSettings(deny_out=["198.51.100.0/24"], allow_out=["198.51.100.7"])
+    compiled = compile_policy(network.policy_of(settings, None), {})
+    assert decide(compiled, None, Address("198.51.100.7"), 443).allowed
+    assert not decide(compiled, None, Address("198.51.100.8"), 443).allowed
+    assert decide(compiled, None, Address("203.0.113.1"), 443).allowed
+
+
+def test_headers_are_set_for_a_host_and_not_shown_again() -> None:
+    rules = {"api.example.com": [HostRule(Transform({"X-Key": "k"}))]}
+    policy = network.policy_of(NetworkSettings(rules=rules), None)
+    assert dict(policy.http[0].set_headers) == {"X-Key": "k"}
+    assert "k" not in str(network.shape_of(policy)["rules"]["api.example.com"][0]["transform"]["headers"].values())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        NetworkSettings(egress_proxy={"address": "socks5://x"}),
+        NetworkSettings(dns_servers=["192.0.2.1"]),
+        NetworkSettings(deny_out=["example.com"]),
+        NetworkSettings(rules={"a.example": [HostRule(Transform({"X": "${e2b.secrets.x}"}))]}),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(settings: NetworkSettings) -> None:
+    with pytest.raises(InvalidArgument):
+        network.policy_of(settings, None)
+
+
+def test_a_policy_is_shown_in_their_words() -> None:
+    settings = NetworkSettings(deny_out=["0.0.0.0/0"], allow_out=["example.com", "192.0.2.1"])
+    shape = network.shape_of(network.policy_of(settings, None), public=True)
+    assert shape == {"allowPublicTraffic": True, "denyOut": ["0.0.0.0/0"], "allowOut": ["example.com", "192.0.2.1"]}

@@ -1,0 +1,149 @@
+"""Who may do what through the façade, and how it says no."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll.api.app import create_app
+from atoll.api.compat.e2b import agent, facade, interpreter, records, sandboxes, states, templates, volumes
+from atoll.control.authz import ALL_SCOPES, Principal
+from atoll.control.clock import SystemClock
+from atoll.control.keys import KeySpec
+from atoll.control.service import Control
+from atoll.control.store.engine import Store, sqlite_url
+from atoll.telemetry import Metrics
+from atoll.testing.asgi import Answer, Caller
+from atoll.testing.nodes import FakeNode
+from atoll.wire import e2bkey
+
+pytestmark = pytest.mark.anyio
+
+CONTROL_PLANE = [
+    operation for module in (sandboxes, states, templates, volumes, records) for operation in module.OPERATIONS
+]
+
+
+@dataclass
+class Front:
+    """A server without a port, and the key that made it."""
+
+    control: Control
+    caller: Caller
+    key: str
+
+    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.caller.ask(method, path, body, headers={"host": "127.0.0.1:7070", **names})
+
+    async def create(self, **options: Any) -> dict[str, Any]:
+        answer = await self.ask("POST", "/v2/sandboxes", {"templateID": "base", **options}, x_api_key=self.key)
+        assert answer.status == 201, answer.body
+        made: dict[str, Any] = answer.json()
+        return made
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def front(tmp_path: Path) -> AsyncIterator[Front]:
+    async with FakeNode.open() as node, Store.open(sqlite_url(tmp_path / "db")) as store:
+        async with Control.open(store, node, SystemClock(), Metrics(), tmp_path / "key") as control:
+            app = create_app(control, facades=[facade])
+            yield Front(control, Caller(app), e2bkey.spelled((tmp_path / "key").read_text().strip()))
+
+
+@pytest.mark.parametrize("operation", CONTROL_PLANE, ids=lambda known: f"{known.method} {known.path}")
+async def test_the_control_plane_wants_a_key(front: Front, operation: Any) -> None:
+    path = operation.path.replace("{", "").replace("}", "")
+    for headers in ({}, {"x_api_key": "e2b_" + "0" * 64}, {"x_api_key": "foo"}):
+        answer = await front.ask(operation.method, path, {}, **headers)
+        assert (answer.status, answer.json()["code"]) == (401, 401), answer.body
+        assert answer.headers["should-retry"] == "false"
+
+
+async def test_a_key_that_may_only_read_changes_nothing(front: Front) -> None:
+    admin = Principal("default", "ak", ALL_SCOPES)
+    _, key = await front.control.accounts.keys.create(admin, "default", KeySpec("reader", frozenset({"read"})))
+    made = await front.create()
+    for method, path in (
+        ("POST", "/v2/sandboxes"),
+        ("DELETE", f"/sandboxes/{made['sandboxID']}"),
+        ("POST", f"/sandboxes/{made['sandboxID']}/pause"),
+        ("PUT", f"/sandboxes/{made['sandboxID']}/network"),
+    ):
+        answer = await front.ask(method, path, {"templateID": "base"}, x_api_key=key)
+        assert answer.status == 403, answer.body
+    assert (await front.ask("GET", f"/sandboxes/{made['sandboxID']}", x_api_key=key)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("operation", "port"),
+    [(known, 49983) for known in agent.OPERATIONS] + [(known, 49999) for known in interpreter.OPERATIONS],
+    ids=lambda known: getattr(known, "path", str(known)),
+)
+async def test_the_inside_of_a_sandbox_wants_its_token(front: Front, operation: Any, port: int) -> None:
+    if (operation.method, operation.path) == ("GET", "/health") and port == 49983:
+        return  # says only whether it lives, to whoever knows its name
+    made = await front.create(network={"allowPublicTraffic": False})
+    other = await front.create()
+    path = operation.path.replace("{", "").replace("}", "")
+    names = {"e2b_sandbox_id": made["sandboxID"], "e2b_sandbox_port": str(port)}
+    for token in ("", "wrong", other["envdAccessToken"], other["trafficAccessToken"], front.key):
+        shown = {"x_access_token": token} if token else {}
+        answer = await front.ask(operation.method, path, b"{}", **names, **shown)
+        assert answer.status == 401, (token, answer.body)
+
+
+async def test_the_token_of_the_ports_does_not_open_the_agent(front: Front) -> None:
+    made = await front.create()
+    answer = await front.ask(
+        "POST",
+        "/process.Process/List",
+        {},
+        e2b_sandbox_id=made["sandboxID"],
+        x_access_token=made["trafficAccessToken"],
+        e2b_traffic_access_token=made["trafficAccessToken"],
+    )
+    assert answer.status == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/execute"), ("GET", "/contexts"), ("DELETE", "/contexts/python")]
+)
+async def test_of_a_public_sandbox_a_stranger_may_not_touch_the_code(front: Front, method: str, path: str) -> None:
+    made = await front.create()
+    answer = await front.ask(method, path, {"code": "1"}, e2b_sandbox_id=made["sandboxID"], e2b_sandbox_port="49999")
+    assert answer.status == 401
+
+
+async def test_a_sandbox_that_is_gone_is_told_as_their_proxy_does(front: Front) -> None:
+    made = await front.create()
+    names = {"e2b_sandbox_id": made["sandboxID"], "x_access_token": made["envdAccessToken"]}
+    assert (await front.ask("GET", "/health", **names)).status == 204
+    assert (await front.ask("DELETE", f"/sandboxes/{made['sandboxID']}", x_api_key=front.key)).status == 204
+    for method, path in (("GET", "/health"), ("POST", "/process.Process/List"), ("GET", "/files?path=a")):
+        answer = await front.ask(method, path, {}, **names)
+        assert (answer.status, answer.json()["message"]) == (502, "The sandbox was not found")
+    assert (await front.ask("DELETE", f"/sandboxes/{made['sandboxID']}", x_api_key=front.key)).status == 404
+
+
+async def test_unknown_paths_and_bodies_are_refused_in_their_words(front: Front) -> None:
+    answer = await front.ask("GET", "/sandboxes/a/b/c", x_api_key=front.key)
+    assert (answer.status, answer.json()["code"]) == (404, 404)
+    answer = await front.ask("POST", "/v2/sandboxes", {"templateID": 7}, x_api_key=front.key)
+    assert answer.status == 400
+    answer = await front.ask("POST", "/v2/sandboxes", {"templateID": "base", "mcp": {"x": {}}}, x_api_key=front.key)
+    assert (answer.status, "mcp" in answer.json()["message"]) == (400, True)
+
+
+async def test_our_own_api_is_where_it_was(front: Front) -> None:
+    assert (await front.ask("GET", "/health")).status == 200
+    assert (await front.ask("GET", "/v1/sandboxes")).status == 401

@@ -1,0 +1,22 @@
+"""Hosts are proposed from what this machine itself is configured to use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from atoll.cli.policyhosts import hosts_in, proposed
+
+
+def test_hosts_in_texts() -> None:
+    text = "# https://no.example.org\nindex-url = https://user:pw@Index.Example.org/simple\n"
+    text += "deb http://deb.example.net:3142/ x"
+    assert hosts_in([text]) == ["deb.example.net:3142", "index.example.org"]
+    git = "url = git@git.example.org:team/repo.git\nurl = ssh://git@other.example.org/x"
+    assert hosts_in([git], ssh=True) == ["git.example.org:22", "other.example.org:22"]
+
+
+def test_lists_from_a_home(tmp_path: Path) -> None:
+    (tmp_path / ".npmrc").write_text("registry=https://npm.example.org/\n")
+    (tmp_path / ".gitconfig").write_text('[url "https://mirror.example.org/"]\n  insteadOf = https://a.example/\n')
+    found = proposed(tmp_path, tmp_path / "etc", tmp_path, {"PIP_INDEX_URL": "https://pip.example.org/simple"})
+    assert found == {"packages": ["npm.example.org", "pip.example.org"], "git": ["a.example", "mirror.example.org"]}

@@ -1,0 +1,121 @@
+"""Who gets through which door: owners, strangers, links, and too many at once."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from atoll.control.authz import READ, Principal
+from atoll.control.ingress import Ingress, Knock
+from atoll.model import limits
+from atoll.model.errors import AtollError, Conflict, Forbidden, GuestFailed, InvalidArgument, LimitExceeded, NotFound
+from atoll.model.errors import Unauthenticated as NoKey
+from atoll.model.sandbox import SandboxSpec
+from tests.unit.control.conftest import World
+
+pytestmark = pytest.mark.anyio
+
+PORT = 8000
+
+
+async def made(world: World) -> str:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+    return sandbox.id
+
+
+def with_keys(world: World) -> Ingress:
+    """Doors that know three keys: the owner's, one that may only read, and a stranger's."""
+    known = {"mine": world.me, "reader": Principal(world.me.owner, "ak3", frozenset({READ})), "other": world.other}
+
+    async def authenticate(key: str) -> Principal:
+        return known[key]
+
+    ingress = world.control.ingress
+    ingress._authenticate = authenticate
+    return ingress
+
+
+@pytest.mark.parametrize(("key", "expected"), [("", NoKey), ("other", NotFound), ("reader", Forbidden), ("mine", None)])
+async def test_a_private_door(world: World, key: str, expected: type[AtollError] | None) -> None:
+    ingress = with_keys(world)
+    knock = Knock(await made(world), PORT, key)
+    if expected is None:
+        assert not (await ingress.admit(knock)).public
+        return
+    with pytest.raises(expected):
+        await ingress.admit(knock)
+
+
+async def test_another_owners_sandbox_answers_as_none(world: World) -> None:
+    ingress = with_keys(world)
+    there, nowhere = await made(world), "sb" + "0" * 36
+    told = []
+    for sandbox_id in (there, nowhere):
+        with pytest.raises(NotFound) as refused:
+            await ingress.admit(Knock(sandbox_id, PORT, "other"))
+        told.append((refused.value.code, refused.value.message.replace(sandbox_id, "")))
+        with pytest.raises(NotFound):
+            await ingress.link(world.other, sandbox_id, PORT, 60)
+        with pytest.raises(NotFound):
+            await ingress.access_change(world.other, sandbox_id, PORT, public=True)
+    assert told[0] == told[1]
+
+
+async def test_a_link_opens_its_port_until_it_ends(world: World) -> None:
+    sandbox_id = await made(world)
+    ingress = world.control.ingress
+    link = await ingress.link(world.me, sandbox_id, PORT, 60)
+    await ingress.admit(Knock(sandbox_id, PORT, token=link.token))
+    with pytest.raises(Forbidden):
+        await ingress.admit(Knock(sandbox_id, PORT + 1, token=link.token))
+    assert link.expires_at is not None
+    await world.clock.advance(61)
+    with pytest.raises(Forbidden):
+        await ingress.admit(Knock(sandbox_id, PORT, token=link.token))
+
+
+@pytest.mark.parametrize("expires_s", [0, -1, limits.PORT_LINK_S_MAX + 1, float("nan")])
+async def test_a_link_has_a_sensible_end(world: World, expires_s: float) -> None:
+    with pytest.raises(InvalidArgument):
+        await world.control.ingress.link(world.me, await made(world), PORT, expires_s)
+
+
+async def test_an_ended_sandbox_has_no_doors(world: World) -> None:
+    sandbox_id = await made(world)
+    ingress = world.control.ingress
+    await ingress.access_change(world.me, sandbox_id, PORT, public=True)
+    await ingress.admit(Knock(sandbox_id, PORT))
+    await world.control.sandbox_kill(world.me, sandbox_id)
+    with pytest.raises(Conflict):
+        await ingress.admit(Knock(sandbox_id, PORT))
+    with pytest.raises(Conflict):
+        await ingress.dial(sandbox_id, PORT)
+
+
+async def test_what_listens_is_reached_and_what_does_not_is_not(world: World) -> None:
+    sandbox_id = await made(world)
+    near, far = socket.socketpair()
+
+    async def connected() -> socket.socket:
+        return near
+
+    world.node.ports[PORT] = connected
+    with await world.control.ingress.dial(sandbox_id, PORT), far:
+        far.sendall(b"x")
+        assert near.recv(1) == b"x"
+    with pytest.raises(GuestFailed) as closed:
+        await world.control.ingress.dial(sandbox_id, PORT + 1)
+    assert closed.value.code == "port_closed"
+
+
+async def test_one_sandbox_cannot_take_all_places(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "INGRESS_CONNECTIONS_PER_SANDBOX_MAX", 1)
+    ingress = world.control.ingress
+    with ingress.place("one"):
+        with pytest.raises(LimitExceeded), ingress.place("one"):
+            pass
+        with ingress.place("two"):
+            pass
+    with ingress.place("one"):
+        pass

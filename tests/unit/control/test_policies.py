@@ -1,0 +1,93 @@
+"""Policies and secrets on record: what is written is sent, sent again at a start, and nobody else's."""
+
+from __future__ import annotations
+
+import pytest
+
+from atoll.control.policies import parse_place
+from atoll.model.errors import Conflict, InvalidArgument, NotFound
+from atoll.model.policy import Policy, decide
+from atoll.model.sandbox import SandboxSpec
+from atoll.model.secret import Grant, Secret
+from atoll.testing.clock import VirtualClock
+from atoll.testing.nodes import FakeNode
+from tests.unit.control.conftest import Opener, World
+
+pytestmark = pytest.mark.anyio
+POLICY = Policy(allow=("a.test",))
+
+
+def reaches(node: FakeNode, sandbox_id: str, name: str) -> bool:
+    order = node.networks.get(sandbox_id)
+    return order is not None and decide(order.rules, name, None, 443).allowed
+
+
+async def test_a_policy_is_known_to_the_node_before_the_sandbox_lives(world: World) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(template="base", policy=POLICY))
+    assert reaches(world.node, sandbox.id, "a.test")
+    await world.control.policies.set(world.me, sandbox.id, Policy())
+    assert not reaches(world.node, sandbox.id, "a.test")
+
+
+async def test_a_policy_that_is_not_understood_makes_nothing(world: World) -> None:
+    for wrong in (Policy(allow=("no host",)), Policy(allow=("@missing",)), Policy(connections_max=0)):
+        with pytest.raises(InvalidArgument):
+            await world.control.sandbox_create(world.me, SandboxSpec(template="base", policy=wrong))
+    assert world.node.orders == []
+
+
+async def test_a_restart_sends_what_is_on_record(open_world: Opener) -> None:
+    node, clock = FakeNode(), VirtualClock()
+    async with open_world(node, clock) as world:
+        sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(template="base", policy=POLICY))
+    node.networks.clear()
+    async with open_world(node, clock) as world:
+        assert reaches(node, sandbox.id, "a.test")
+        await world.control.sandbox_kill(world.me, sandbox.id)
+        with pytest.raises(Conflict):
+            await world.control.policies.set(world.me, sandbox.id, POLICY)
+
+
+async def test_secrets_are_their_owners_alone(world: World) -> None:
+    secrets = world.control.secrets
+    await secrets.put(world.me, Secret("KEY", ("a.test",)), "s3cr3t")
+    assert [secret.name for secret in await secrets.list(world.me)] == ["KEY"]
+    assert await secrets.list(world.other) == []
+    for act in (secrets.get, secrets.remove):
+        with pytest.raises(NotFound):
+            await act(world.other, "KEY")
+    with pytest.raises(NotFound):
+        await world.control.sandbox_create(world.other, SandboxSpec(template="base", secrets=("KEY",)))
+
+
+async def test_a_sandbox_gets_a_placeholder_of_its_own(world: World) -> None:
+    await world.control.secrets.put(world.me, Secret("KEY", ("a.test",)), "s3cr3t")
+    spec = SandboxSpec(template="base", policy=POLICY, secrets=("KEY",))
+    grants: list[Grant] = []
+    for _ in range(2):
+        sandbox, _ = await world.control.sandbox_create(world.me, spec)
+        grants += world.node.networks[sandbox.id].grants
+    assert len({grant.placeholder for grant in grants}) == 2
+    assert {grant.value.reveal() for grant in grants} == {"s3cr3t"}
+    assert "s3cr3t" not in repr(grants)
+
+
+async def test_a_rotated_secret_reaches_the_node_at_once(world: World) -> None:
+    await world.control.secrets.put(world.me, Secret("KEY", ("a.test",)), "first1")
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(template="base", secrets=("KEY",)))
+    kept = await world.control.secrets.put(world.me, Secret("KEY", ("a.test",)), "second")
+    await world.control.policies.secret_changed(world.me, kept, "secret.kept")
+    assert world.node.networks[sandbox.id].grants[0].value.reveal() == "second"
+    await world.control.secrets.remove(world.me, "KEY")
+    await world.control.policies.secret_changed(world.me, "KEY", "secret.removed")
+    assert world.node.networks[sandbox.id].grants == ()
+
+
+def test_places() -> None:
+    assert parse_place("https://A.test/x") == ("a.test", 443)
+    assert parse_place("http://a.test") == ("a.test", 80)
+    assert parse_place("a.test:22") == ("a.test", 22)
+    assert parse_place("192.0.2.1:5432") == ("192.0.2.1", 5432)
+    for wrong in ("", "https://", "ftp://a.test", "a.test:99999"):
+        with pytest.raises(InvalidArgument):
+            parse_place(wrong)

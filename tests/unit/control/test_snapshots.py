@@ -1,0 +1,128 @@
+"""Snapshots and forks, over a node in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from atoll.control.snapshots import SnapshotSpec
+from atoll.model.errors import Conflict, InvalidArgument, NotFound, OutOfSpace, Unavailable
+from atoll.model.lifecycle import State
+from atoll.model.resources import Resources
+from atoll.model.sandbox import SandboxSpec
+from atoll.testing.clock import VirtualClock
+from atoll.testing.nodes import FakeNode
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_snapshot_stands_where_a_template_does(world: Any) -> None:
+    big = Resources(memory_bytes=2 * 1024**3, cpu=2.0)
+    source, _ = await world.control.sandbox_create(world.me, SandboxSpec(resources=big))
+    snapshot = await world.control.snapshots.take(world.me, source.id, SnapshotSpec(name="ready"))
+    for reference in (snapshot.id, "ready"):
+        spec = SandboxSpec(template=reference, resources=Resources(cpu=0.5), chosen=frozenset({"cpu"}))
+        made, _ = await world.control.sandbox_create(world.me, spec)
+        assert (made.template, made.snapshot_id) == ("code", snapshot.id)
+        assert (made.resources.memory_bytes, made.resources.cpu) == (2 * 1024**3, 0.5)
+        assert world.node.orders[-1].image == snapshot.id
+    for reference in (snapshot.id, "ready"):
+        with pytest.raises(NotFound):
+            await world.control.sandbox_create(world.other, SandboxSpec(template=reference))
+        with pytest.raises(NotFound):
+            await world.control.snapshots.find(world.other, reference)
+
+
+async def test_a_snapshot_that_fails_leaves_nothing(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+    world.node.image_errors = [OutOfSpace("full")]
+    with pytest.raises(OutOfSpace):
+        await world.control.snapshots.take(world.me, sandbox.id, SnapshotSpec(name="x"))
+    assert (await world.control.snapshots.page(world.me, None, None, 10)) == ([], None)
+    await world.control.snapshots.take(world.me, sandbox.id, SnapshotSpec(name="x"))
+
+
+async def test_names_bounds_and_keep_rules(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+    take = world.control.snapshots.take
+    await take(world.me, sandbox.id, SnapshotSpec(name="kept"))
+    with pytest.raises(Conflict):
+        await take(world.me, sandbox.id, SnapshotSpec(name="kept"))
+    with pytest.raises(Conflict):
+        await take(world.me, sandbox.id, SnapshotSpec(name="code"))
+    for bad in (SnapshotSpec(name="No"), SnapshotSpec(expires_s=0), SnapshotSpec(keep_last=0)):
+        with pytest.raises(InvalidArgument):
+            await take(world.me, sandbox.id, bad)
+    for _ in range(4):
+        await world.clock.advance(1)
+        last = await take(world.me, sandbox.id, SnapshotSpec(keep_last=2))
+    items, _ = await world.control.snapshots.page(world.me, sandbox.id, None, 10)
+    assert [item.name for item in items] == [None, None, "kept"]
+    assert items[0].id == last.id
+    assert len(world.node.images) == 3
+
+
+async def test_pages_follow_each_other(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+    made = [(await world.control.snapshots.take(world.me, sandbox.id, SnapshotSpec())).id for _ in range(5)]
+    seen: list[str] = []
+    cursor = None
+    while True:
+        items, cursor = await world.control.snapshots.page(world.me, None, cursor, 2)
+        seen += [item.id for item in items]
+        if cursor is None:
+            break
+    assert sorted(seen) == sorted(made)
+    assert len(seen) == 5
+
+
+async def test_expiry(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=1000))
+    await world.control.snapshots.take(world.me, sandbox.id, SnapshotSpec(expires_s=50))
+    await world.clock.advance(51)
+    with anyio.fail_after(5):
+        while world.node.images:
+            await anyio.sleep(0.005)
+
+
+async def test_one_fork_that_fails_does_not_spoil_the_others(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(metadata={"run": "7"}))
+    world.node.create_errors = [Unavailable("no memory")]
+    made = await world.control.snapshots.fork(world.me, sandbox.id, 3, None)
+    good = [one.sandbox for one in made if one.sandbox]
+    assert len(good) == 2
+    assert [type(one.error) for one in made if one.error] == [Unavailable]
+    assert all(one.metadata == {"run": "7"} and one.state is State.RUNNING for one in good)
+    assert not world.node.images, "what they were made from is not kept"
+
+
+async def test_a_restart_removes_what_is_half_made_on_either_side(open_world: Any) -> None:
+    node, clock = FakeNode(), VirtualClock()
+    async with open_world(node, clock) as world:
+        sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+        kept = await world.control.snapshots.take(world.me, sandbox.id, SnapshotSpec())
+    node.images.add("sn" + "0" * 36)
+    node.volumes.add("vo" + "0" * 36)
+    async with open_world(node, clock) as world:
+        assert node.images == {kept.id}
+        assert node.volumes == set()
+
+
+async def test_volumes_are_their_owners_and_not_deleted_while_in_use(world: Any) -> None:
+    from atoll.model.volume import VolumeMount
+
+    volume = await world.control.volumes.create(world.me, "data", None)
+    spec = SandboxSpec(volumes=(VolumeMount("data", "/data"),))
+    sandbox, _ = await world.control.sandbox_create(world.me, spec)
+    assert world.node.orders[-1].volumes == (VolumeMount(volume.id, "/data"),)
+    with pytest.raises(Conflict):
+        await world.control.volumes.delete(world.me, "data")
+    with pytest.raises(NotFound):
+        await world.control.volumes.find(world.other, "data")
+    with pytest.raises(NotFound):
+        await world.control.sandbox_create(world.other, spec)
+    await world.control.sandbox_kill(world.me, sandbox.id)
+    await world.control.volumes.delete(world.me, "data")
+    assert not world.node.volumes

@@ -1,0 +1,180 @@
+"""Sleep and waking, over a node in memory: who wins, what an error leaves, and what a restart finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from atoll.control.reconcile import settled
+from atoll.model.errors import Conflict, OutOfSpace, Unavailable
+from atoll.model.lifecycle import EndReason, State, Trigger
+from atoll.model.sandbox import DeadlineAction, Sandbox, SandboxSpec
+from atoll.testing.clock import VirtualClock
+from atoll.testing.nodes import FakeNode
+
+pytestmark = pytest.mark.anyio
+
+
+async def make(world: Any, **options: Any) -> Sandbox:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(**options))
+    assert isinstance(sandbox, Sandbox)
+    return sandbox
+
+
+async def state_of(world: Any, sandbox: Sandbox) -> State:
+    found = await world.control.sandbox_get(world.me, sandbox.id)
+    assert isinstance(found.state, State)
+    return found.state
+
+
+async def wait_state(world: Any, sandbox: Sandbox, state: State) -> None:
+    with anyio.fail_after(5):
+        while await state_of(world, sandbox) is not state:
+            await anyio.sleep(0.005)
+
+
+async def test_pause_and_resume_are_idempotent_and_move_the_deadline(world: Any) -> None:
+    sandbox = await make(world, timeout_s=100)
+    for _ in range(2):
+        assert (await world.control.states.pause(world.me, sandbox.id)).state is State.PAUSED
+    assert world.node.guests == {}
+    await world.clock.advance(1000)
+    assert await state_of(world, sandbox) is State.PAUSED, "a paused sandbox has no deadline"
+    resumed = await world.control.states.resume(world.me, sandbox.id)
+    assert resumed.state is State.RUNNING
+    assert (resumed.deadline_at - world.clock.now()).total_seconds() == 100
+    assert await world.control.states.resume(world.me, sandbox.id) == resumed
+    assert len(world.node.resumed) == 1
+
+
+async def test_two_who_resume_at_once_get_one(world: Any) -> None:
+    sandbox = await make(world)
+    await world.control.states.pause(world.me, sandbox.id)
+    world.node.resume_s = 0.05
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(world.control.states.resume, world.me, sandbox.id)
+    assert len(world.node.resumed) == 1
+
+
+async def test_a_resume_during_a_pause_waits_for_it(world: Any) -> None:
+    sandbox = await make(world)
+    world.node.pause_s = 0.05
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.control.states.pause, world.me, sandbox.id)
+        await wait_state(world, sandbox, State.PAUSING)
+        assert (await world.control.states.resume(world.me, sandbox.id)).state is State.RUNNING
+    assert len(world.node.resumed) == 1
+
+
+async def test_a_pause_that_fails_leaves_it_running(world: Any) -> None:
+    sandbox = await make(world)
+    world.node.pause_errors = [OutOfSpace("full")]
+    with pytest.raises(OutOfSpace):
+        await world.control.states.pause(world.me, sandbox.id)
+    assert await state_of(world, sandbox) is State.RUNNING
+
+
+async def test_a_resume_that_fails_leaves_it_paused(world: Any) -> None:
+    sandbox = await make(world)
+    await world.control.states.pause(world.me, sandbox.id)
+    world.node.resume_errors = [Unavailable("no memory")]
+    with pytest.raises(Unavailable):
+        await world.control.states.resume(world.me, sandbox.id)
+    assert await state_of(world, sandbox) is State.PAUSED
+    await world.control.sandbox_kill(world.me, sandbox.id)
+    assert world.node.paused == {}
+
+
+async def test_a_kill_stops_a_resume(world: Any) -> None:
+    sandbox = await make(world)
+    await world.control.states.pause(world.me, sandbox.id)
+    world.node.resume_s = 60
+    async with anyio.create_task_group() as tasks:
+
+        async def resume() -> None:
+            with pytest.raises(Conflict):
+                await world.control.states.resume(world.me, sandbox.id)
+
+        tasks.start_soon(resume)
+        await wait_state(world, sandbox, State.RESUMING)
+        killed = await world.control.sandbox_kill(world.me, sandbox.id)
+    assert (killed.state, killed.end_reason) == (State.KILLED, EndReason.KILLED_BY_USER)
+    assert not world.node.guests
+    assert not world.node.paused
+
+
+async def test_a_call_wakes_from_standby_always_and_from_a_pause_if_it_may(world: Any) -> None:
+    sandbox, shy = await make(world, auto_resume=True), await make(world)
+    await world.control.states.standby(world.me, shy.id)
+    await (await world.control.guest(world.me, shy.id)).call("ping", {})
+    assert await state_of(world, shy) is State.RUNNING
+    for one in (sandbox, shy):
+        await world.control.states.pause(world.me, one.id)
+    await (await world.control.guest(world.me, sandbox.id)).call("ping", {})
+    assert await state_of(world, sandbox) is State.RUNNING
+    with pytest.raises(Conflict) as caught:
+        await world.control.guest(world.me, shy.id)
+    assert caught.value.code == "not_running"
+
+
+@pytest.mark.parametrize(
+    ("action", "state"), [(DeadlineAction.PAUSE, State.PAUSED), (DeadlineAction.STANDBY, State.STANDBY)]
+)
+async def test_a_deadline_may_put_to_sleep(world: Any, action: DeadlineAction, state: State) -> None:
+    sandbox = await make(world, timeout_s=10, on_deadline=action)
+    await world.clock.advance(11)
+    await wait_state(world, sandbox, state)
+    await world.clock.advance(100)
+    assert await state_of(world, sandbox) is state
+    awake = await world.control.states.resume(world.me, sandbox.id)
+    assert (awake.deadline_at - world.clock.now()).total_seconds() == 10
+
+
+async def test_a_sleep_that_fails_is_tried_again_later(world: Any) -> None:
+    sandbox = await make(world, timeout_s=10, on_deadline=DeadlineAction.PAUSE)
+    world.node.pause_errors = [OutOfSpace("full")]
+    await world.clock.advance(11)
+    with anyio.fail_after(5):
+        while world.node.pause_errors or await state_of(world, sandbox) is not State.RUNNING:
+            await anyio.sleep(0.005)
+    await anyio.sleep(0.05)
+    await world.clock.advance(40)
+    await wait_state(world, sandbox, State.PAUSED)
+
+
+async def test_an_idle_sandbox_is_treated_as_due(world: Any) -> None:
+    idle = await make(world, timeout_s=1000, idle_timeout_s=10)
+    busy = await make(world, timeout_s=1000, idle_timeout_s=10)
+    world.node.idle_seconds = {idle.id: 11.0}
+    await world.clock.advance(11)
+    await wait_state(world, idle, State.KILLED)
+    assert (await world.control.sandbox_get(world.me, idle.id)).end_reason is EndReason.IDLE
+    assert await state_of(world, busy) is State.RUNNING
+
+
+async def test_a_restart_finds_what_sleeps_asleep(open_world: Any) -> None:
+    node, clock = FakeNode(), VirtualClock()
+    async with open_world(node, clock) as world:
+        paused, frozen, lost = await make(world), await make(world), await make(world)
+        await world.control.states.pause(world.me, paused.id)
+        await world.control.states.standby(world.me, frozen.id)
+        await world.control.states.pause(world.me, lost.id)
+    node.paused.pop(lost.id)
+    async with open_world(node, clock) as world:
+        assert await state_of(world, paused) is State.PAUSED
+        assert await state_of(world, frozen) is State.STANDBY
+        await wait_state(world, lost, State.FAILED)
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.STANDBY, State.PAUSING, State.PAUSED, State.RESUMING])
+@pytest.mark.parametrize("paused", [True, False])
+async def test_what_the_record_learns_leads_to_what_the_node_has(state: State, paused: bool) -> None:
+    from atoll.model.lifecycle import advance
+
+    for note in settled(state, not paused, paused):
+        assert isinstance(note.trigger, Trigger)
+        state = advance(state, note.trigger)
+    assert state is State.PAUSED if paused else state in (State.RUNNING, State.STANDBY)

@@ -1,0 +1,137 @@
+"""Usage and budgets: counted across restarts, never twice, and ended when spent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+
+from atoll.control.usage import UsageFilter
+from atoll.model import limits
+from atoll.model.errors import InvalidArgument, LimitExceeded
+from atoll.model.lifecycle import EndReason, State
+from atoll.model.quota import Quota
+from atoll.model.sandbox import Budget, SandboxSpec
+from atoll.model.usage import Prices, Sample
+from atoll.testing.clock import VirtualClock
+from atoll.testing.nodes import FakeNode
+
+pytestmark = pytest.mark.anyio
+
+LONG = 10**6
+
+
+async def used(world: Any, **filters: Any) -> Any:
+    found = await world.control.accounts.usage.query(UsageFilter("default", **filters))
+    return found[0].sum.usage if found else None
+
+
+async def ended(world: Any, sandbox_id: str) -> Any:
+    with anyio.fail_after(5):
+        while (sandbox := await world.control.sandbox_get(world.me, sandbox_id)).ended_at is None:
+            await anyio.sleep(0.005)
+    return sandbox
+
+
+async def test_a_sandbox_is_counted_from_its_start_to_its_end(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    await world.clock.advance(100)
+    world.node.samples[sandbox.id] = Sample(cpu_s=7, memory_bytes=limits.GIB)
+    assert (await used(world)).wall_s == 100
+    await world.clock.advance(20)
+    world.node.samples[sandbox.id] = Sample(cpu_s=9, memory_bytes=limits.GIB)
+    await world.control.sandbox_kill(world.me, sandbox.id)
+    await world.clock.advance(1000)
+    total = await used(world)
+    assert (total.wall_s, total.cpu_s) == (120, 9)
+
+
+async def test_a_server_that_was_away_counts_what_it_missed(open_world: Any) -> None:
+    node, clock = FakeNode(), VirtualClock()
+    async with open_world(node, clock) as world:
+        sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+        await clock.advance(90)
+    await clock.advance(500)
+    node.samples[sandbox.id] = Sample(cpu_s=5)
+    async with open_world(node, clock) as world:
+        total = await used(world)
+        assert (total.wall_s, total.cpu_s) == (590, 5)
+        assert await used(world) == total
+
+
+async def test_a_sandbox_that_did_not_survive_is_not_charged_for_its_death(open_world: Any) -> None:
+    """Nobody knows when it died; what was counted before stays, and nothing is added."""
+    node, clock = FakeNode(), VirtualClock()
+    async with open_world(node, clock) as world:
+        await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+        await clock.advance(90)
+        before = await used(world)
+    node.guests.clear()
+    await clock.advance(5000)
+    async with open_world(node, clock) as world:
+        assert await used(world) == before
+
+
+async def test_a_node_that_cannot_be_sampled_stops_nothing(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    await world.clock.advance(10)
+    world.node.sample_errors = [RuntimeError("no")]
+    assert (await world.control.sandbox_kill(world.me, sandbox.id)).state is State.KILLED
+    assert (await used(world)).wall_s == 10
+
+
+async def test_a_sandbox_that_has_run_for_its_budget_is_ended_to_the_second(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG, budget=Budget(seconds=25)))
+    await world.clock.advance(24)
+    await anyio.sleep(0.05)
+    assert (await world.control.sandbox_get(world.me, sandbox.id)).state is State.RUNNING
+    await world.clock.advance(1)
+    assert (await ended(world, sandbox.id)).end_reason is EndReason.BUDGET_SPENT
+
+
+async def test_a_sandbox_that_costs_more_than_its_budget_is_ended(world: Any) -> None:
+    world.control.accounts.usage.prices = Prices(cpu_s=0.5)
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG, budget=Budget(money=10)))
+    world.node.samples[sandbox.id] = Sample(cpu_s=19)
+    await world.clock.advance(61)
+    await anyio.sleep(0.05)
+    assert (await world.control.sandbox_get(world.me, sandbox.id)).state is State.RUNNING
+    world.node.samples[sandbox.id] = Sample(cpu_s=20)
+    await world.clock.advance(61)
+    assert (await ended(world, sandbox.id)).end_reason is EndReason.BUDGET_SPENT
+
+
+async def test_a_tenant_that_has_spent_its_month_starts_nothing_more_until_the_next(world: Any) -> None:
+    await world.control.accounts.tenants.set_quota(world.me, "default", Quota(budget_s=100))
+    me = replace(world.me, tenant_quota=Quota(budget_s=100))
+    first, _ = await world.control.sandbox_create(me, SandboxSpec(timeout_s=LONG))
+    second, _ = await world.control.sandbox_create(me, SandboxSpec(timeout_s=LONG))
+    await world.control.accounts.usage.count()
+    await world.clock.advance(60)
+    for sandbox in (first, second):
+        assert (await ended(world, sandbox.id)).end_reason is EndReason.BUDGET_SPENT
+    with pytest.raises(LimitExceeded) as caught:
+        await world.control.sandbox_create(me, SandboxSpec())
+    assert caught.value.code == "budget_spent"
+    await world.clock.advance(31 * 24 * 3600)
+    await world.control.sandbox_create(me, SandboxSpec())
+
+
+@pytest.mark.parametrize("by", ["hour", "label:", "owner; drop table", ""])
+async def test_a_group_that_is_none_is_refused(world: Any, by: str) -> None:
+    with pytest.raises(InvalidArgument):
+        await world.control.accounts.usage.query(UsageFilter("default", by=by))
+
+
+@pytest.mark.parametrize("budget", [Budget(seconds=0), Budget(money=-1), Budget(seconds=float("nan"))])
+async def test_a_budget_that_is_none_is_refused(world: Any, budget: Budget) -> None:
+    with pytest.raises(InvalidArgument):
+        await world.control.sandbox_create(world.me, SandboxSpec(budget=budget))
+
+
+async def test_usage_of_another_tenant_is_not_shown(world: Any) -> None:
+    await world.control.sandbox_create(world.other, SandboxSpec(timeout_s=LONG))
+    await world.clock.advance(10)
+    assert await used(world) is None

@@ -1,0 +1,110 @@
+"""Changes of folders, kept until somebody asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import anyio
+import pytest
+
+from atoll.control.guests import Guest
+from atoll.control.watchers import Watchers
+from atoll.model import limits
+from atoll.model.errors import LimitExceeded, NotFound
+from atoll.wire import guest as wire
+
+pytestmark = pytest.mark.anyio
+
+
+class Inside:
+    """A guest whose folder changes when the test says so."""
+
+    def __init__(self, error: NotFound | None = None) -> None:
+        self._error = error
+        self.messages: asyncio.Queue[wire.Message] = asyncio.Queue()
+        self.open = 0
+
+    @asynccontextmanager
+    async def stream(self, op: str, params: Any) -> AsyncIterator[Any]:
+        if self._error is not None:
+            raise self._error
+        self.open += 1
+        self.messages.put_nowait(wire.Event({"type": "watching", "path": "/w"}))
+        try:
+            yield self._read()
+        finally:
+            self.open -= 1
+
+    async def _read(self) -> AsyncIterator[wire.Message]:
+        while True:
+            yield await self.messages.get()
+
+    @property
+    def guest(self) -> Guest:
+        return cast(Guest, self)
+
+
+async def test_changes_wait_for_whoever_asks() -> None:
+    inside = Inside()
+    async with anyio.create_task_group() as tasks:
+        watchers = Watchers(tasks)
+        watcher = await watchers.create("sb1", inside.guest, {"path": "/w"}, "note")
+        inside.messages.put_nowait(wire.Event({"type": "created", "path": "/w/a"}))
+        await anyio.wait_all_tasks_blocked()
+        seen = watchers.take("sb1", watcher)
+        assert (seen.root, seen.note, [change["path"] for change in seen.changes]) == ("/w", "note", ["/w/a"])
+        assert watchers.take("sb1", watcher).changes == []
+        with pytest.raises(NotFound):
+            watchers.take("sb2", watcher)
+        watchers.remove("sb1", watcher)
+        with pytest.raises(NotFound):
+            watchers.take("sb1", watcher)
+    assert inside.open == 0
+
+
+async def test_what_is_wrong_with_the_folder_is_said_at_once() -> None:
+    async with anyio.create_task_group() as tasks:
+        inside = Inside(NotFound("no such folder", code="not_found"))
+        with pytest.raises(NotFound, match="no such folder"):
+            await Watchers(tasks).create("sb1", inside.guest, {"path": "/w"})
+
+
+async def test_a_watcher_that_nobody_asks_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WATCHER_IDLE_S_MAX", 0.05)
+    inside = Inside()
+    async with anyio.create_task_group() as tasks:
+        watchers = Watchers(tasks)
+        watcher = await watchers.create("sb1", inside.guest, {"path": "/w"})
+    assert inside.open == 0
+    with pytest.raises(NotFound):
+        watchers.take("sb1", watcher)
+
+
+async def test_a_sandbox_has_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WATCHERS_PER_SANDBOX_MAX", 1)
+    async with anyio.create_task_group() as tasks:
+        watchers = Watchers(tasks)
+        await watchers.create("sb1", Inside().guest, {"path": "/w"})
+        with pytest.raises(LimitExceeded):
+            await watchers.create("sb1", Inside().guest, {"path": "/w"})
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_waits_is_bounded_and_the_newest_stays() -> None:
+    inside = Inside()
+    async with anyio.create_task_group() as tasks:
+        watchers = Watchers(tasks)
+        watcher = await watchers.create("sb1", inside.guest, {"path": "/w"})
+        for number in range(2000):
+            inside.messages.put_nowait(
+                wire.Event({"type": "created", "path": f"/w/{number}" + "x" * 9000, "more": "y"})
+            )
+        await anyio.wait_all_tasks_blocked()
+        seen = watchers.take("sb1", watcher).changes
+        assert sum(len(change["path"]) for change in seen) <= limits.WATCHER_CHANGES_BYTES_MAX
+        assert seen[-1]["path"].startswith("/w/1999x")
+        assert set(seen[0]) == {"type", "path"}
+        watchers.remove("sb1", watcher)

@@ -1,0 +1,128 @@
+"""Webhooks: signed, tried again with growing pauses, given up, visible, and removed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from typing import Any
+
+import anyio
+import pytest
+
+from atoll.control.posting import Post, Posted
+from atoll.control.webhooks import retry_s
+from atoll.model import limits
+from atoll.model.errors import InvalidArgument, LimitExceeded, NotFound
+from atoll.model.sandbox import SandboxSpec
+
+pytestmark = pytest.mark.anyio
+
+
+class Receiver:
+    """Takes posts, and answers as it was told."""
+
+    def __init__(self, hooks: Any) -> None:
+        self.got: list[Post] = []
+        self.answers: list[Posted] = []
+        hooks._send = self.send
+
+    async def send(self, post: Post) -> Posted:
+        self.got.append(post)
+        return self.answers.pop(0) if self.answers else Posted(200)
+
+    async def wait(self, number: int) -> None:
+        with anyio.fail_after(5):
+            while len(self.got) < number:
+                await anyio.sleep(0.005)
+
+
+@pytest.fixture
+def receiver(world: Any) -> Receiver:
+    return Receiver(world.control.accounts.webhooks)
+
+
+async def settled(world: Any, hook: Any, state: str) -> Any:
+    with anyio.fail_after(5):
+        while True:
+            found = await world.control.accounts.webhooks.deliveries(world.me.owner, hook.id)
+            if found and all(one.delivery.state == state for one in found):
+                return [one.delivery for one in found]
+            await anyio.sleep(0.005)
+
+
+async def test_a_delivery_is_signed_and_says_what_happened(world: Any, receiver: Receiver) -> None:
+    hook = await world.control.accounts.webhooks.create(world.me, "https://example.org/x", ("sandbox.running",))
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+    await world.control.sandbox_create(world.other, SandboxSpec())
+    await receiver.wait(1)
+    await settled(world, hook, "delivered")
+    (post,) = receiver.got
+    body = json.loads(post.body)
+    assert (body["type"], body["event"]["target"]) == ("sandbox.running", sandbox.id)
+    headers = post.headers
+    assert body["id"] == headers["webhook-id"]
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + post.body
+    key = base64.b64decode(hook.secret.removeprefix("whsec_"))
+    expected = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}"
+
+
+async def test_what_fails_is_tried_again_later_and_then_given_up(world: Any, receiver: Receiver) -> None:
+    hook = await world.control.accounts.webhooks.create(world.me, "https://example.org/x", ("sandbox.running",))
+    receiver.answers = [Posted(500, "status 500")] * limits.WEBHOOK_ATTEMPTS_MAX
+    await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=10**6))
+    for attempt in range(1, limits.WEBHOOK_ATTEMPTS_MAX + 1):
+        await receiver.wait(attempt)
+        with anyio.fail_after(5):  # until the outcome is on record, so that time moves on after it
+            while (await world.control.accounts.webhooks.deliveries("default", hook.id))[0].delivery.error == "":
+                await anyio.sleep(0.005)
+        await anyio.sleep(0.02)
+        assert len(receiver.got) == attempt
+        await world.clock.advance(retry_s(attempt))
+    (delivery,) = await settled(world, hook, "failed")
+    assert (delivery.attempts, delivery.status, delivery.error) == (limits.WEBHOOK_ATTEMPTS_MAX, 500, "status 500")
+
+
+async def test_a_refused_address_is_not_tried_again(world: Any, receiver: Receiver) -> None:
+    hook = await world.control.accounts.webhooks.create(world.me, "http://127.0.0.1/x", ("sandbox.running",))
+    receiver.answers = [Posted(None, "private", final=True)]
+    await world.control.sandbox_create(world.me, SandboxSpec())
+    (delivery,) = await settled(world, hook, "failed")
+    assert delivery.attempts == 1
+
+
+async def test_what_is_anothers_does_not_exist(world: Any) -> None:
+    hooks = world.control.accounts.webhooks
+    hook = await hooks.create(world.me, "https://example.org/x", ())
+    for owner, hook_id in (("other", hook.id), ("default", "wh" + "0" * 36), ("default", "x\0")):
+        with pytest.raises(NotFound):
+            await hooks.deliveries(owner, hook_id)
+    with pytest.raises(NotFound):
+        await hooks.remove(world.other, hook.id)
+    await hooks.remove(world.me, hook.id)
+    assert await hooks.every("default") == []
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://u:p@x/", "http://x:99999/", "http://é/", "x" * 3000])
+async def test_what_is_no_address_is_refused(world: Any, url: str) -> None:
+    with pytest.raises(InvalidArgument):
+        await world.control.accounts.webhooks.create(world.me, url, ())
+
+
+async def test_webhooks_are_bounded_and_hear_of_sandboxes_only(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WEBHOOKS_PER_TENANT_MAX", 1)
+    hooks = world.control.accounts.webhooks
+    with pytest.raises(InvalidArgument):
+        await hooks.create(world.me, "https://example.org/x", ("key.created",))
+    await hooks.create(world.me, "https://example.org/x", ())
+    with pytest.raises(LimitExceeded):
+        await hooks.create(world.me, "https://example.org/x", ())
+
+
+def test_pauses_grow_to_a_bound() -> None:
+    pauses = [retry_s(attempt) for attempt in range(1, 30)]
+    assert pauses == sorted(pauses)
+    assert pauses[0] == limits.WEBHOOK_RETRY_S_MIN
+    assert pauses[-1] == limits.WEBHOOK_RETRY_S_MAX

@@ -1,0 +1,70 @@
+"""Contexts of a real guest: kept through a change of identity, bounded in number, started in advance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from atoll.model import limits
+from atoll.model.errors import InvalidArgument, LimitExceeded, NotFound
+from atoll.node.guestlink import GuestLink
+from atoll.wire import framing
+from atoll.wire import guest as wire
+
+pytestmark = pytest.mark.anyio
+
+
+async def run(link: GuestLink, code: str, **params: Any) -> tuple[bytes, dict[str, Any]]:
+    output = b""
+    async with link.stream("contexts.run", {"context": "bash", "code": code, **params}) as stream:
+        async for message in stream:
+            if isinstance(message, wire.Data) and message.kind == framing.STDOUT:
+                output += message.payload
+            elif isinstance(message, wire.End):
+                return output, message.value
+    raise AssertionError("no end")
+
+
+async def test_a_new_identity_keeps_state_and_brings_its_environment(link: GuestLink) -> None:
+    warm = (await link.call("contexts.warm", {"languages": ["bash", "cobol"]}))["contexts"]
+    assert warm["bash"] == "ready"
+    assert "no language 'cobol'" in warm["cobol"]
+    await run(link, "kept=1; RANDOM=7; first=$RANDOM; RANDOM=7")
+    await link.call("identity", {"env": {"GIVEN": "x y"}})
+    output, end = await run(link, 'echo "$kept $GIVEN $((RANDOM == first))"')
+    assert (output, end["status"]) == (b"1 x y 0\n", "ok")
+    await link.call("identity", {"env": {}})
+
+
+async def test_contexts_are_bounded_and_processes_of_callers_are_others(link: GuestLink) -> None:
+    there = len((await link.call("contexts.list"))["entries"])
+    bash = {"language": "bash"}
+    made = [(await link.call("contexts.create", bash))["id"] for _ in range(limits.CONTEXTS_MAX - there)]
+    with pytest.raises(LimitExceeded):
+        await link.call("contexts.create", bash)
+    for ident in made:
+        await link.call("contexts.remove", {"context": ident})
+    with pytest.raises(NotFound):
+        await link.call("contexts.remove", {"context": made[0]})
+    with pytest.raises(InvalidArgument):
+        await link.call("contexts.create", {"language": "cobol"})
+    await run(link, "true")
+    entries, _ = await link.collect("process.list")
+    assert not any("bash --norc" in " ".join(entry["argv"]) for entry in entries)
+
+
+async def test_long_code_comes_after_the_request(link: GuestLink) -> None:
+    code = "x=" + "y" * (2 * limits.MIB) + "; echo ${#x}"
+    async with link.stream("contexts.run", {"context": "bash", "upload": True}) as stream:
+        await stream.send(code.encode())
+        await stream.commit()
+        output = [message.payload async for message in stream if isinstance(message, wire.Data)]
+    assert b"".join(output) == b"%d\n" % (2 * limits.MIB)
+
+
+async def test_a_template_without_ipython_warms_nothing(link: GuestLink) -> None:
+    warm = (await link.call("contexts.warm", {}))["contexts"]
+    assert set(warm) == {"python"}
+    assert "IPython" in warm["python"] or "ended at its start" in warm["python"]
+    assert "python" not in {entry["id"] for entry in (await link.call("contexts.list"))["entries"]}

@@ -1,0 +1,111 @@
+"""Creates from the pool, beside a bare restore; kills; and a list of many ended sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench_row import Row, p50, p95, timed_ms
+
+from atoll import AsyncSandbox, Sandbox
+from atoll.node.install.layout import Layout
+from atoll.testing import scratch
+from atoll.testing.server import Server
+
+TEMPLATE = "base"
+
+
+@contextmanager
+def _server(size: int) -> Iterator[Server]:
+    folder = scratch.data_dir_create(Layout.from_environment())
+    server = Server(folder, {"ATOLL_WARM_SIZE": str(size)})
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+        scratch.data_dir_remove(folder)
+
+
+def _wait_live(server: Server, count: int) -> None:
+    deadline_s = time.monotonic() + 60
+    while server.status()["warm"].get(TEMPLATE, {}).get("live", 0) < count:
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"the pool does not reach {count}")
+        time.sleep(0.02)
+
+
+def claims(rounds: int) -> Iterator[Row]:
+    """One create at a time from a pool that has one ready: alone, with its first command, and its kill."""
+    creates: list[float] = []
+    firsts: list[float] = []
+    kills: list[float] = []
+    with _server(3) as server:
+        for _ in range(rounds * 2):
+            _wait_live(server, 1)
+            made: list[Sandbox] = []
+            creates.append(timed_ms(lambda made=made: made.append(server.create(TEMPLATE))))  # type: ignore[misc]
+            first = timed_ms(lambda made=made: made[0].commands.run(["true"]))  # type: ignore[misc]
+            firsts.append(creates[-1] + first)
+            kills.append(timed_ms(made[0].kill))
+    yield Row("create from the pool, p50", p50(creates), None, "ms", "under 10 ms", p50(creates) < 10)
+    yield Row("create from the pool, p95", p95(creates), None, "ms", "under 25 ms", p95(creates) < 25)
+    yield Row("create and first command", p50(firsts), None, "ms", "p50 under 25 ms", p50(firsts) < 25)
+    yield Row("kill", p50(kills), None, "ms", "p50 under 10 ms", p50(kills) < 10)
+
+
+def burst(_: int) -> Iterator[Row]:
+    """Twenty at once, beside one."""
+    with _server(20) as server:
+        _demand(server, 20)
+        one = timed_ms(lambda: server.create(TEMPLATE))
+        _wait_live(server, 20)
+        all_ms = asyncio.run(_at_once(server, 20))
+    yield Row("slowest of twenty creates at once", max(all_ms), one, "ms", "5 times one", max(all_ms) <= 5 * one)
+    rate = 20 / (max(all_ms) / 1000)
+    yield Row("creates from a full pool", rate, None, "per s", "50 per second", rate >= 50)
+
+
+def _demand(server: Server, count: int) -> None:
+    """Ask for so many that the pool learns to hold so many."""
+    for _ in range(count):
+        server.create(TEMPLATE).kill()
+    _wait_live(server, count)
+
+
+async def _at_once(server: Server, count: int) -> list[float]:
+    async def one(found: list[float]) -> None:
+        started_s = time.perf_counter()
+        await AsyncSandbox.create(TEMPLATE, url=server.url, api_key=server.key)
+        found.append((time.perf_counter() - started_s) * 1000)
+
+    found: list[float] = []
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(count):
+            tasks.create_task(one(found))
+    return found
+
+
+def listing(rounds: int) -> Iterator[Row]:
+    """The first page of ten thousand ended sandboxes."""
+    with _server(0) as server:
+        server.create(TEMPLATE).kill()
+        _multiply(server.data / "atoll.db", 10_000)
+        pages = [timed_ms(lambda: server.request("GET", "/v1/sandboxes?limit=50")) for _ in range(rounds)]
+        health = [timed_ms(lambda: server.request("GET", "/health")) for _ in range(rounds)]
+    yield Row("first page of 10,000", p50(pages), p50(health), "ms", "p50 under 20 ms", p50(pages) < 20)
+
+
+def _multiply(database: Path, count: int) -> None:
+    connection = sqlite3.connect(database)
+    columns = [row[1] for row in connection.execute("pragma table_info(sandboxes)")]
+    row = dict(zip(columns, connection.execute("select * from sandboxes").fetchone(), strict=True))
+    values = [[f"sb{number:036d}" if name == "id" else row[name] for name in columns] for number in range(count)]
+    marks = ",".join("?" * len(columns))
+    connection.executemany(f"insert into sandboxes values ({marks})", values)
+    connection.commit()
+    connection.close()
