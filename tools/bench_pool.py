@@ -12,6 +12,7 @@ from pathlib import Path
 from bench_row import Row, p50, p95, timed_ms
 
 from atoll import AsyncSandbox, Sandbox
+from atoll.model import limits
 from atoll.node.install.layout import Layout
 from atoll.testing import scratch
 from atoll.testing.server import Server
@@ -40,13 +41,15 @@ def _wait_live(server: Server, count: int) -> None:
 
 
 def claims(rounds: int) -> Iterator[Row]:
-    """One create at a time from a pool that has one ready: alone, with its first command, and its kill."""
+    """One create at a time from a full pool that is at rest: alone, with its first command, and its kill."""
     creates: list[float] = []
     firsts: list[float] = []
     kills: list[float] = []
     with _server(3) as server:
-        for _ in range(rounds * 2):
-            _wait_live(server, 1)
+        _demand(server, 3)
+        for _ in range(rounds):
+            _wait_live(server, 3)
+            time.sleep(2 * limits.WARM_REST_S)
             made: list[Sandbox] = []
             creates.append(timed_ms(lambda made=made: made.append(server.create(TEMPLATE))))  # type: ignore[misc]
             first = timed_ms(lambda made=made: made[0].commands.run(["true"]))  # type: ignore[misc]

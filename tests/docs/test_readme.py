@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from atoll.testing.server import Server
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,4 +34,4 @@ def test_the_first_program_runs(server: Server) -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (0, shown), done.stderr
-    assert not server.boxes()
+    wait_until(lambda: not server.boxes(), 5, "the sandbox is gone")

@@ -13,7 +13,7 @@ from atoll.model.errors import InvalidArgument
 class Resources:
     """The limits of one sandbox. CPU is in cores and may be a fraction."""
 
-    cpu: float = 1.0
+    cpu: float = 2.0
     memory_bytes: int = limits.GIB
     disk_bytes: int = 10 * limits.GIB
     pids: int = 1024

@@ -63,6 +63,10 @@ class Cgroups(Protocol):
         ...
 
     def children(self, parent: str) -> list[str]: ...
+    def kill(self, name: str) -> None:
+        """Send SIGKILL to every process in a group."""
+        ...
+
     def remove(self, name: str) -> None: ...
 
 
@@ -149,6 +153,9 @@ class CgroupsV2:
     def children(self, parent: str) -> list[str]:
         return _folders(self._root / parent)
 
+    def kill(self, name: str) -> None:
+        _kill(self.pids(name))
+
     def remove(self, name: str) -> None:
         _remove([self._root / name], lambda: self.thaw(name))
 
@@ -216,6 +223,9 @@ class CgroupsV1:
     def children(self, parent: str) -> list[str]:
         return sorted({child for tree in self._trees for child in _folders(tree.path / parent)})
 
+    def kill(self, name: str) -> None:
+        _kill(_pids(self._of["pids"] / name))
+
     def remove(self, name: str) -> None:
         _remove([tree.path / name for tree in self._trees], lambda: self.thaw(name))
 
@@ -231,14 +241,18 @@ def _remove(folders: Iterable[Path], thaw: _Thaw) -> None:
     while left:
         with contextlib.suppress(FileNotFoundError):
             thaw()
-        for pid in {pid for folder in left for pid in _pids(folder)}:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        _kill({pid for folder in left for pid in _pids(folder)})
         left = [folder for folder in left if not _rmdir(folder)]
         if left and time.monotonic() > deadline_s:
             raise Internal("a sandbox's processes do not end", code="cgroup_busy", detail=", ".join(map(str, left)))
         if left:
             time.sleep(0.005)
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _rmdir(folder: Path) -> bool:

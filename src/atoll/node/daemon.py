@@ -189,7 +189,7 @@ class Node(NetworkPort, StatePort):
         instance = self._instances.pop(sandbox_id, None)
         if instance is not None:
             with anyio.CancelScope(shield=True):
-                await instance.end()
+                await instance.strike()
             # Nothing of it runs any more; the rest is tidying, and the journal remembers it.
             self._tasks.start_soon(self._demolish, instance)
         self._host.egress.forget(sandbox_id)

@@ -338,13 +338,23 @@ class Instance:
         if resources.disk_bytes != self.entry.resources.disk_bytes:
             await asyncio.to_thread(self._host.pool.disk_limit, self.entry.box_id, resources.disk_bytes)
 
-    async def end(self) -> None:
-        """Nothing in it runs any more when this returns; all that it was made of is still there."""
+    async def strike(self) -> None:
+        """Every process of it has been killed when this returns: none of them executes another instruction, though the
+        kernel may still be taking them apart.
+        """
         self.ending = True
         self.guest.hang_up()
         self.ports.hang_up()
         await self._host.egress.close(self.entry.sandbox_id, self._network)
-        await self._box.kill()
+        self._box.kill()
+        self._host.cgroups.kill(self._host.names.cgroup(self.entry.box_id))
+
+    async def end(self) -> None:
+        """Nothing of it is left in the process table when this returns; all that it was made of is still there."""
+        await self.strike()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limits.CGROUP_REMOVE_S_MAX):
+                await self._box.wait_exited()
 
     async def demolish(self) -> None:
         await self.end()

@@ -144,7 +144,7 @@ class WarmPool:
         if self._dead:
             await _demolish(self._dead.pop())
             return True
-        if self._busy:
+        if self._busy or self._must_rest():
             return False
         for shelf in self._shelves.values():
             if shelf.image is None:
@@ -163,6 +163,13 @@ class WarmPool:
                 shelf.shells.append(await self._shell(shelf))
                 return True
         return False
+
+    def _must_rest(self) -> bool:
+        """Whoever has just claimed one is about to use it, and the machine is theirs; unless a shelf is empty."""
+        now_s = time.monotonic()
+        asked = [shelf for shelf in self._shelves.values() if shelf.asked_at_s]
+        recent = any(now_s - shelf.asked_at_s[-1] < limits.WARM_REST_S for shelf in asked)
+        return recent and all(shelf.live for shelf in asked)
 
     def _set_dead_aside(self) -> None:
         for shelf in self._shelves.values():
@@ -193,7 +200,7 @@ class WarmPool:
         try:
             await instance.boot(Steps(), shelf.image)
             await instance.become(instance.entry, {})
-            await instance.guest.call("ping")
+            await warmimages.run_once(instance)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await _demolish(instance)

@@ -78,10 +78,15 @@ async def _make(host: Host, spares: Spares, template: Template, wanted: str) -> 
 
 async def _warm_up(instance: Instance) -> None:
     """Start what every sandbox of this template will want: a worker for its user, and its interpreters."""
+    await run_once(instance)
+    operations = (await instance.guest.call("info")).get("operations", [])
+    if "contexts.warm" in operations:
+        await instance.guest.call("contexts.warm", timeout_s=limits.WARM_UP_S_MAX)
+
+
+async def run_once(instance: Instance) -> None:
+    """Start a program and see it end: the first call after a restore pays for pages that the next ones find ready."""
     async with instance.guest.stream("process.start", {"argv": ["true"], "timeout_s": 30}) as stream:
         async for message in stream:
             if isinstance(message, guest.End):
                 break
-    operations = (await instance.guest.call("info")).get("operations", [])
-    if "contexts.warm" in operations:
-        await instance.guest.call("contexts.warm", timeout_s=limits.WARM_UP_S_MAX)

@@ -102,8 +102,8 @@ class Box(Protocol):
         """Whether the boundary has not ended, as far as can be told at once."""
         ...
 
-    async def kill(self) -> None:
-        """Nothing in it runs any more. Idempotent; `destroy` must still follow."""
+    def kill(self) -> None:
+        """Send it the signal that ends it, without waiting. Idempotent; `destroy` must still follow."""
         ...
 
     async def destroy(self) -> None:

@@ -118,15 +118,15 @@ class RunscBox:
     def alive(self) -> bool:
         return self._sentry.alive()
 
-    async def kill(self) -> None:
+    def kill(self) -> None:
         # By its own handle: `runsc kill` would talk to the sentry, and a sick one does not answer.
         self._sentry.signal(signal.SIGKILL)
+
+    async def destroy(self) -> None:
+        self.kill()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limits.CGROUP_REMOVE_S_MAX):
                 await self._sentry.wait_exited()
-
-    async def destroy(self) -> None:
-        await self.kill()
         await self._runsc.discard(self.box_id, self._bundle.folder)
         self._sentry.close()
 
