@@ -82,10 +82,15 @@ class WarmPool:
     def claim_shell(self, template: str, resources: Resources) -> tuple[Instance, Image] | None:
         """A box that needs only to be restored into, and the image for it."""
         shelf = self._shelves.get(template)
-        if shelf is None or shelf.image is None or not shelf.shells or not _usual(resources):
+        if shelf is None or shelf.image is None or not _usual(resources):
             return None
         self._changed.set()
-        return shelf.shells.popleft(), shelf.image
+        while shelf.shells:
+            instance = shelf.shells.popleft()
+            if instance.alive:
+                return instance, shelf.image
+            self._dead.append(instance)
+        return None
 
     def image(self, template: str) -> Image | None:
         """The warm image of a template, if it is made."""
