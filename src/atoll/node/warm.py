@@ -72,12 +72,7 @@ class WarmPool:
     def claim(self, template: str, resources: Resources) -> Instance | None:
         """A live sandbox without an owner, or None. It is the caller's from here on."""
         shelf = self._asked(template, resources)
-        while shelf is not None and shelf.live:
-            instance = shelf.live.popleft()
-            if instance.alive:
-                return instance
-            self._dead.append(instance)
-        return None
+        return self._first_alive(shelf.live) if shelf is not None else None
 
     def claim_shell(self, template: str, resources: Resources) -> tuple[Instance, Image] | None:
         """A box that needs only to be restored into, and the image for it."""
@@ -85,12 +80,8 @@ class WarmPool:
         if shelf is None or shelf.image is None or not _usual(resources):
             return None
         self._changed.set()
-        while shelf.shells:
-            instance = shelf.shells.popleft()
-            if instance.alive:
-                return instance, shelf.image
-            self._dead.append(instance)
-        return None
+        instance = self._first_alive(shelf.shells)
+        return (instance, shelf.image) if instance is not None else None
 
     def image(self, template: str) -> Image | None:
         """The warm image of a template, if it is made."""
@@ -134,6 +125,15 @@ class WarmPool:
             await self._empty(shelf)
         while self._dead:
             await _demolish(self._dead.pop())
+
+    def _first_alive(self, instances: deque[Instance]) -> Instance | None:
+        """Take the first that has not died while it waited; those that have are set aside."""
+        while instances:
+            instance = instances.popleft()
+            if instance.alive:
+                return instance
+            self._dead.append(instance)
+        return None
 
     def _asked(self, template: str, resources: Resources) -> Shelf | None:
         shelf = self._shelves.get(template)
@@ -207,8 +207,7 @@ class WarmPool:
             await instance.become(instance.entry, {})
             await warmimages.run_once(instance)
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await _demolish(instance)
+            await _demolish(instance)
             raise
         shelf.live.append(instance)
 
