@@ -39,8 +39,10 @@ fmt: ## format the code
 bench: setup ## measure, beside bare runsc in the same minute
 	@$(PY) tools/bench.py
 
-soak: setup ## create and kill sandboxes for a long time, and look for leaks
+soak: setup ## sandboxes for a long time, looking for leaks; then thousands of histories against the model
 	@$(PY) tools/soak.py
+	@ATOLL_SIMULATION_HISTORIES=1000 ATOLL_HISTORIES=2000 ATOLL_REAL_HISTORIES=30 $(PY) -m pytest -q -o timeout=0 -o faulthandler_timeout=0 \
+	    tests/simulation tests/integration/test_histories.py
 
 serve: setup ## run the server in the foreground
 	@.venv/bin/atoll serve

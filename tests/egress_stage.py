@@ -106,9 +106,9 @@ class _Opened:
         self._network = netns.Network(self._pair)
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        egress = Egress(self._settings)
+        egress = Egress(self._settings, self._folder / "network")
         egress.start(self._tasks)
-        await egress.open(BOX, self._network, self._folder)
+        await egress.open(BOX, self._network)
         return egress
 
     async def __aexit__(self, *_: object) -> None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import http.server
+import itertools
 import socket
 import ssl
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -36,6 +39,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     """Says what it was asked, in a form that tests can read."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer in two parts waits 40 ms for the other end's kernel
 
     def do_GET(self) -> None:
         if self.path.startswith("/bytes/"):
@@ -84,13 +88,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class _Web(http.server.ThreadingHTTPServer):
+class Web(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, address: tuple[str, int], context: ssl.SSLContext | None = None, listener: socket.socket | None = None
+    ) -> None:
+        """On an address, or on a socket that listens already, such as one in another namespace."""
         self.seen: list[str] = []
         self._context = context
-        super().__init__(address, _Handler)
+        super().__init__(address, _Handler, bind_and_activate=listener is None)
+        if listener is not None:
+            self.socket.close()
+            self.socket = listener
 
     def finish_request(self, request: socket.socket, client_address: tuple[str, int]) -> None:  # type: ignore[override]
         with contextlib.suppress(OSError):
@@ -105,16 +115,17 @@ class _Web(http.server.ThreadingHTTPServer):
 
 
 class Upstream:
-    """All servers. `names` is what DNS says; `asked` is what it was asked."""
+    """All servers. `names` and `aliases` are what DNS says; `asked` is what it was asked."""
 
     def __init__(self, folder: Path) -> None:
         self.names = {"good.test": [WEB], "twin.test": [WEB], "other.test": [OTHER], "inner.test": ["10.1.2.3"]}
+        self.aliases: dict[str, str] = {}
         self.asked: list[str] = []
         self.ca_file = folder / "upstream-ca.pem"
-        context = _tls(folder, self.ca_file, ["good.test", "twin.test", "other.test"])
-        self.web = _Web((WEB, HTTP_PORT))
-        self.other = _Web((OTHER, HTTP_PORT))
-        self.tls = _Web((WEB, TLS_PORT), context)
+        self.context = context = _tls(folder, self.ca_file, ["good.test", "twin.test", "other.test", "alias.test"])
+        self.web = Web((WEB, HTTP_PORT))
+        self.other = Web((OTHER, HTTP_PORT))
+        self.tls = Web((WEB, TLS_PORT), context)
         self._dns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._dns.bind((DNS, 53))
         self._banner = socket.create_server((WEB, BANNER_PORT))
@@ -154,11 +165,16 @@ class Upstream:
             end += 1 + message[end]
         name, question = ".".join(labels), message[12 : end + 5]
         self.asked.append(name)
-        found = self.names.get(name)
+        chain = [name]
+        while chain[-1] in self.aliases and len(chain) < 8:
+            chain.append(self.aliases[chain[-1]])
+        found = self.names.get(chain[-1])
         if found is None:
             return message[:2] + b"\x81\x83\0\1\0\0\0\0\0\0" + question
-        records = b"".join(b"\xc0\x0c\0\1\0\1\0\0\0\x05\0\x04" + socket.inet_aton(address) for address in found)
-        return message[:2] + b"\x81\x80\0\1" + len(found).to_bytes(2) + b"\0\0\0\0" + question + records
+        records = [_record(alias, 5, _encoded(target)) for alias, target in itertools.pairwise(chain)]
+        records += [_record(chain[-1], 1, socket.inet_aton(address)) for address in found]
+        head = message[:2] + b"\x81\x80\0\1" + len(records).to_bytes(2) + b"\0\0\0\0"
+        return head + question + b"".join(records)
 
     def _serve_banner(self) -> None:
         """As an SSH server does: it speaks first, then echoes."""
@@ -205,6 +221,14 @@ class Upstream:
                 tls.sendall(state.data_to_send())
 
 
+def _encoded(name: str) -> bytes:
+    return b"".join(bytes((len(label),)) + label.encode() for label in name.split(".")) + b"\0"
+
+
+def _record(name: str, kind: int, data: bytes) -> bytes:
+    return _encoded(name) + kind.to_bytes(2) + b"\0\1\0\0\0\5" + len(data).to_bytes(2) + data
+
+
 def _send_h2(state: h2.connection.H2Connection, left: dict[int, bytes], stream_id: int) -> None:
     while left[stream_id]:
         room = min(state.local_flow_control_window(stream_id), state.max_outbound_frame_size)
@@ -225,18 +249,20 @@ def _banner(connection: socket.socket) -> None:
 
 @contextlib.contextmanager
 def upstream(folder: Path) -> Iterator[Upstream]:
-    """The servers, on addresses that go when they do."""
-    for address in (WEB, OTHER, DNS):
-        subprocess.run(["ip", "addr", "replace", f"{address}/32", "dev", "lo"], check=True)
-    try:
-        servers = Upstream(folder)
-        try:
-            yield servers
-        finally:
-            servers.close()
-    finally:
+    """The servers, on addresses that go when they do. Two runs on one machine take turns."""
+    with open(Path(tempfile.gettempdir()) / "atoll-tests-upstream.lock", "w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
         for address in (WEB, OTHER, DNS):
-            subprocess.run(["ip", "addr", "del", f"{address}/32", "dev", "lo"], check=False)
+            subprocess.run(["ip", "addr", "replace", f"{address}/32", "dev", "lo"], check=True)
+        try:
+            servers = Upstream(folder)
+            try:
+                yield servers
+            finally:
+                servers.close()
+        finally:
+            for address in (WEB, OTHER, DNS):
+                subprocess.run(["ip", "addr", "del", f"{address}/32", "dev", "lo"], check=False)
 
 
 def _tls(folder: Path, ca_file: Path, names: list[str]) -> ssl.SSLContext:

@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from bench_bare import Bare
-from bench_code import code, evaluate
+from bench_code import code
 from bench_e2b import e2b
 from bench_egress import egress
+from bench_evaluate import evaluate, first_result
 from bench_files import many_files
 from bench_pool import burst, claims, listing
 from bench_port import port
@@ -99,7 +100,8 @@ BENCHES: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "many_files": lambda bench: many_files(bench.server, bench.rounds),
     "memory": memory,
     "code": lambda bench: code(bench.server, bench.rounds),
-    "evaluate": lambda bench: evaluate(bench.server, bench.rounds),
+    "evaluate": lambda bench: evaluate(bench.rounds),
+    "first_result": lambda bench: first_result(bench.rounds),
     "state": lambda bench: state(bench.server, bench.bare, bench.rounds),
     "port": lambda bench: port(bench.server, bench.rounds),
     "egress": lambda bench: egress(bench.rounds),

@@ -7,6 +7,7 @@ import json
 import secrets
 import shutil
 import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from atoll.node import instance, spawn
 from atoll.node.guestlink import GuestLink
 from atoll.node.host import Host
 from atoll.node.hostopen import host_open
+from atoll.node.images import Boot, Image, Images
 from atoll.node.install.layout import Layout
 from atoll.node.names import HostNames
 from atoll.node.network import netns
@@ -76,6 +78,30 @@ class Bare:
                 asyncio.run(_first_answer(other_link))
                 return checkpoint_ms, (time.perf_counter() - started_s) * 1000
 
+    def restore_ms(self, image: Image, images: Images) -> float:
+        """`runsc restore` of an image of a server into a shell that is there already, and its first answer."""
+        disk = images.disk_path(image.id)
+        with self._bundle(disk=disk, boot=image.boot) as (shell, link):
+            link.token = image.token
+            self._run("create", "--bundle", str(shell.folder), shell.box_id)
+            started_s = time.perf_counter()
+            memory = str(images.memory_path(image.id))
+            self._run("restore", "--bundle", str(shell.folder), "--image-path", memory, "--detach", shell.box_id)
+            asyncio.run(_first_answer(link))
+            return (time.perf_counter() - started_s) * 1000
+
+    @contextmanager
+    def runner(self, argv: tuple[str, ...]) -> Iterator[Callable[[], str]]:
+        """`runsc run` of one program, again and again in the same bundle; what it prints."""
+        with self._bundle(lambda bundle: replace(bundle, argv=argv)) as (bundle, _):
+
+            def run() -> str:
+                command = ("run", "--bundle", str(bundle.folder), f"{bundle.box_id}-{secrets.token_hex(4)}")
+                argv = [str(self._runsc), *self._flags, *command]
+                return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+
+            yield run
+
     def sleep_memory_mib(self) -> float:
         with self._bundle(lambda bundle: replace(bundle, argv=("/bin/sleep", "1000"))) as (bundle, _):
             self._run("create", "--bundle", str(bundle.folder), bundle.box_id)
@@ -108,13 +134,19 @@ class Bare:
             process.wait()
 
     @contextmanager
-    def _bundle(self, change: Callable[[Bundle], Bundle] = lambda bundle: bundle) -> Iterator[tuple[Bundle, GuestLink]]:
+    def _bundle(
+        self,
+        change: Callable[[Bundle], Bundle] = lambda bundle: bundle,
+        disk: Path | None = None,
+        boot: Boot | None = None,
+    ) -> Iterator[tuple[Bundle, GuestLink]]:
         host = self._host
-        entry = host.entry("bare", "base", Resources(), slot=secrets.token_hex(4), hostname="bare")
+        entry = host.entry("bare", "base", Resources(), slot=secrets.token_hex(4), hostname="bare", boot=boot)
         pair = Pair.of(host.names, entry.slot)
         asyncio.run(netns.pair_create(pair))
         network = Network(pair)
-        root = host.pool.disk_create(entry.box_id, host.pool.root / "templates/base", entry.resources.disk_bytes)
+        source = disk or host.pool.root / "templates/base"
+        root = host.pool.disk_create(entry.box_id, source, entry.resources.disk_bytes)
         host.cgroups.create(host.names.cgroup(entry.box_id), entry.resources)
         folder = host.names.box_folder(entry.box_id)
         folder.mkdir(parents=True)

@@ -1,21 +1,16 @@
-"""Measures code: a warm context beside a local Jupyter kernel, and evaluations one by one and many at once."""
+"""Measures code: a warm context, beside a local Jupyter kernel."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench_row import Row, p50, timed_ms
 
-from atoll import evaluate as atoll_evaluate
 from atoll.testing.server import Server
-
-AT_ONCE = 8
 
 # The template's own jupyter_client and ipykernel, on this machine and outside of any sandbox.
 _KERNEL = """
@@ -51,19 +46,3 @@ def _kernel_ms(server: Server, count: int) -> float | None:
     argv = [sys.executable, "-S", "-c", _KERNEL, str(count)]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=True)
     return float(done.stdout.split()[-1])
-
-
-def evaluate(server: Server, rounds: int) -> Iterator[Row]:
-    """`print(1)` in a sandbox of its own: alone, and eight at a time."""
-
-    def once() -> None:
-        assert atoll_evaluate("print(1)", url=server.url, api_key=server.key).stdout == "1\n"
-
-    alone = [timed_ms(once) for _ in range(rounds)]
-    yield Row("evaluate print(1)", p50(alone), None, "ms", "p50 under 40 ms from the pool", p50(alone) < 40)
-    count = rounds * 5
-    started_s = time.perf_counter()
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(lambda _: once(), range(count)))
-    speed = count / (time.perf_counter() - started_s)
-    yield Row("evaluate, 8 at a time", speed, 1000 / p50(alone), "1/s", "stated, beside one at a time", True)

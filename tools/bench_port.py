@@ -37,7 +37,7 @@ def port(server: Server, rounds: int) -> Iterator[Row]:
     with server.create("base") as sandbox:
         _serve_inside(sandbox)
         sandbox.ports.set_access(PORT, public=True)
-        network = Network(Pair.of(HostNames.of(server.data), _slot(server.data, sandbox.id)))
+        network = Network(Pair.of(HostNames.of(server.data), slot_of(server.data, sandbox.id)))
         ours: list[float] = []
         itself: list[float] = []
         try:
@@ -58,7 +58,7 @@ def _serve_inside(sandbox: Sandbox) -> None:
         time.sleep(0.05)
 
 
-def _slot(data: Path, sandbox_id: str) -> str:
+def slot_of(data: Path, sandbox_id: str) -> str:
     entries = (json.loads(path.read_text()) for path in (data / "journal").glob("*.json"))
     return next(str(entry["slot"]) for entry in entries if entry["sandbox_id"] == sandbox_id)
 

@@ -1,9 +1,16 @@
-"""Pauses, resumes and forks for a long time, and looks for what grows.
+"""Sleep, waking, snapshots and forks for a long time, and a look at what grows, what is lost and what disagrees.
 
-    tools/soak.py [--rounds 200]
+    tools/soak.py [--rounds 200] [--survivals 20] [--moments 50] [--only flat,survive,agree]
 
-After a warm-up nothing that the server holds may grow: memory, descriptors, threads, and all that it owns on the host
-(processes, namespaces, control groups, mounts, loop devices, disks, files). The exit code is 1 if something did.
+Three runs, each on a server of its own. The exit code is 1 if any of them found a fault.
+
+flat      pauses, resumes and forks. After a warm-up nothing that the server holds may grow: memory, descriptors,
+          threads, and all that it owns on the host (processes, namespaces, control groups, mounts, loop devices,
+          subvolumes, files).
+survive   a web server, a live interpreter with a data frame, a shell's loop and a half-read file, through pause,
+          kill -9 of the server, restart and resume, again and again, with new files each time.
+agree     a number in memory and on disk that changes a thousand times a second is the same in both, in every snapshot
+          and in every fork.
 """
 
 from __future__ import annotations
@@ -12,8 +19,11 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
+from atoll import Sandbox, Snapshot
+from atoll.node.disks import btrfs
 from atoll.node.install.layout import Layout
 from atoll.testing import scratch
 from atoll.testing.server import Server
@@ -21,6 +31,30 @@ from atoll.testing.server import Server
 WARM_UP = 20
 GROWTH_MIB_MAX = 32.0  # an allocator keeps some; a leak of 200 rounds is more
 SETTLE_S = 5.0
+PATIENCE_S = 30.0
+
+COUNTER = """
+import os, time
+number = 0
+file = os.open("/home/user/number", os.O_RDWR | os.O_CREAT)
+os.pwrite(file, b"%012d" % number, 0)
+while True:
+    found = int(os.pread(file, 12, 0))
+    if found != number:
+        open("/home/user/apart", "w").write(f"{number} in memory, {found} on disk")
+        break
+    number += 1
+    os.pwrite(file, b"%012d" % number, 0)
+    time.sleep(0.0005)
+"""
+FRAME = """
+import pandas, os
+frame = pandas.DataFrame({"a": range(1000), "b": [n * n for n in range(1000)]})
+lines = open("/home/user/lines"); _ = lines.readline()
+"""
+
+
+# --- flat -------------------------------------------------------------------------------------------------------------
 
 
 def held(server: Server) -> Counter[str]:
@@ -28,8 +62,16 @@ def held(server: Server) -> Counter[str]:
     counts = Counter(item.kind for item in server.inventory())
     counts["descriptor"] = len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
     counts["thread"] = len(list(Path(f"/proc/{server.pid}/task").iterdir()))
-    counts["snapshot"] = len(list((server.data / "pool/snapshots").iterdir()))
     counts["image"] = len(list((server.data / "images").iterdir()))
+    counts["journal entry"] = len(list((server.data / "journal").iterdir()))
+    for folder in ("sandboxes", "snapshots"):
+        found = list((server.data / "pool" / folder).iterdir())
+        counts[f"subvolume in {folder}"] = sum(1 for path in found if btrfs.is_subvolume(path))
+    counts["mount"] = sum(
+        1 for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(server.data) in line
+    )
+    backing = [path.read_text() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
+    counts["loop device"] = sum(1 for name in backing if str(server.data) in name)
     return counts
 
 
@@ -65,19 +107,20 @@ def round_trip(server: Server, sandbox_id: str, number: int) -> None:
     sandbox.close()
 
 
-def soak(server: Server, rounds: int) -> list[str]:
+def flat(server: Server, rounds: int) -> list[str]:
     """What grew, in words."""
+    warm_up = min(WARM_UP, rounds)
     sandbox = server.create("base", timeout_s=3600)
-    for number in range(WARM_UP):
+    for number in range(warm_up):
         round_trip(server, sandbox.id, number)
     before, before_mib = settled(server), memory_mib(server)
-    for number in range(WARM_UP, WARM_UP + rounds):
+    for number in range(warm_up, warm_up + rounds):
         round_trip(server, sandbox.id, number)
         if number % 20 == 0:
-            print(f"round {number}: {memory_mib(server):.0f} MiB", flush=True)
+            print(f"flat, round {number}: {memory_mib(server):.0f} MiB", flush=True)
     after, after_mib = settled(server), memory_mib(server)
     names = set(sandbox.commands.run("ls").stdout.split())
-    lost = [number for number in range(WARM_UP + rounds) if f"round-{number}" not in names]
+    lost = [number for number in range(warm_up + rounds) if f"round-{number}" not in names]
     sandbox.kill()
     faults = [f"{kind}: {before[kind]} before, {after[kind]} after" for kind in after if after[kind] > before[kind] + 2]
     if after_mib - before_mib > GROWTH_MIB_MAX:
@@ -85,19 +128,125 @@ def soak(server: Server, rounds: int) -> list[str]:
     return faults + ([f"files of rounds {lost} are lost"] if lost else [])
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
-    rounds = parser.parse_args().rounds
+# --- survive ----------------------------------------------------------------------------------------------------------
+
+
+def survive(server: Server, rounds: int) -> list[str]:
+    """What did not come back as it was, in words."""
+    sandbox = server.create("code", timeout_s=24 * 3600)
+    sandbox.files.write("lines", "".join(f"line {n}\n" for n in range(10_000)))
+    sandbox.files.write("page", "hello")
+    sandbox.code.run(FRAME, check=True)
+    sandbox.commands.start("python3 -m http.server 8000")
+    sandbox.commands.start("i=0; while true; do i=$((i+1)); echo $i > next; mv next count; sleep 0.02; done")
+    wait(lambda: fetched(sandbox) == "hello", "the web server serves")
+    faults: list[str] = []
+    for number in range(rounds):
+        sandbox.files.write(f"new-{number}", str(number))
+        sandbox.pause()
+        wait(lambda: not server.boxes(), "nothing of it runs")
+        server.kill()
+        server.start()
+        sandbox = server.connect(sandbox.id)
+        sandbox.resume(timeout_s=24 * 3600)
+        faults += [f"round {number}: {fault}" for fault in not_as_it_was(sandbox, number)]
+        print(f"survive, round {number}: {len(faults)} faults", flush=True)
+    sandbox.kill()
+    return faults
+
+
+def not_as_it_was(sandbox: Sandbox, number: int) -> list[str]:
+    faults = []
+    if fetched(sandbox) != "hello":
+        faults.append("the web server does not serve")
+    shown = sandbox.code.run("(int(frame.b.sum()), frame.shape, lines.readline())").text
+    if shown != f"(332833500, (1000, 2), 'line {number + 1}\\n')":
+        faults.append(f"the interpreter says {shown}")
+    first = int(sandbox.files.read("count") or 0)
+    if not holds(lambda: int(sandbox.files.read("count") or 0) > first):
+        faults.append("the loop stands still")
+    names = set(sandbox.commands.run("ls").stdout.split())
+    lost = [one for one in range(number + 1) if f"new-{one}" not in names]
+    return faults + ([f"files of rounds {lost} are lost"] if lost else [])
+
+
+def fetched(sandbox: Sandbox) -> str:
+    return sandbox.commands.run(["curl", "-sS", "--max-time", "10", "http://127.0.0.1:8000/page"]).stdout
+
+
+# --- agree ------------------------------------------------------------------------------------------------------------
+
+
+def agree(server: Server, moments: int) -> list[str]:
+    """Snapshots and forks in which memory and disk are not of one moment, in words."""
+    sandbox = server.create("base", timeout_s=24 * 3600)
+    sandbox.commands.start(["python3", "-c", COUNTER])
+    wait(lambda: sandbox.files.exists("number"), "it counts")
+    faults: list[str] = []
+    for number in range(moments):
+        snapshot = sandbox.snapshot()
+        (fork,) = sandbox.fork()
+        again = server.create(snapshot, timeout_s=600)  # type: ignore[arg-type]
+        for kind, copy in (("fork", fork), ("snapshot", again)):
+            with copy:
+                faults += [f"{kind} {number}: {fault}" for fault in apart(copy)]
+        Snapshot.delete(snapshot, url=server.url, api_key=server.key)
+        if number % 10 == 0:
+            print(f"agree, moment {number}: {len(faults)} faults", flush=True)
+    faults += apart(sandbox)
+    sandbox.kill()
+    return faults
+
+
+def apart(sandbox: Sandbox) -> list[str]:
+    """The program in the copy looks by itself, at its first step; it has when the number goes on."""
+    first = int(sandbox.files.read("number"))
+    if not holds(lambda: sandbox.files.exists("apart") or int(sandbox.files.read("number")) > first):
+        return ["it does not count any more"]
+    return [sandbox.files.read("apart")] if sandbox.files.exists("apart") else []
+
+
+# --- all of it --------------------------------------------------------------------------------------------------------
+
+
+def holds(what: Callable[[], object]) -> bool:
+    until_s = time.monotonic() + PATIENCE_S
+    while not what():
+        if time.monotonic() > until_s:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def wait(what: Callable[[], object], words: str) -> None:
+    if not holds(what):
+        raise AssertionError(f"not within {PATIENCE_S:g} s: {words}")
+
+
+def on_a_server(name: str, run: Callable[[Server, int], list[str]], count: int) -> list[str]:
     folder = scratch.data_dir_create(Layout.from_environment())
     server = Server(folder, {})
     try:
         server.start()
-        faults = soak(server, rounds)
+        faults = run(server, count)
     finally:
         server.close()
         scratch.data_dir_remove(folder)
-    print("\n".join(faults) or f"{rounds} pauses, resumes and forks: nothing grew, nothing was lost")
+    print("\n".join(f"{name}: {fault}" for fault in faults) or f"{name}: {count} times, no fault", flush=True)
+    return faults
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=200, help="of flat")
+    parser.add_argument("--survivals", type=int, default=20, help="rounds of survive")
+    parser.add_argument("--moments", type=int, default=50, help="of agree: a snapshot and a fork each")
+    parser.add_argument("--only", default="flat,survive,agree", help="which runs, separated by commas")
+    chosen = parser.parse_args()
+    runs = {"flat": (flat, chosen.rounds), "survive": (survive, chosen.survivals), "agree": (agree, chosen.moments)}
+    faults: list[str] = []
+    for name in chosen.only.split(","):
+        faults += on_a_server(name, *runs[name])
     return 1 if faults else 0
 
 

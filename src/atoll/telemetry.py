@@ -12,6 +12,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from atoll.model import limits
 from atoll.model.errors import Unavailable
 from atoll.wire.node import WarmCount
 
@@ -22,6 +23,7 @@ SANDBOXES = "atoll_sandboxes"
 SANDBOX_CREATE_S = "atoll_sandbox_create_seconds"
 SANDBOX_ENDS = "atoll_sandbox_ends"
 EVENTS_LOST = "atoll_events_lost"
+CLAIM_FAILURES = "atoll_claim_failures"
 REQUESTS_REFUSED = "atoll_requests_refused"
 WEBHOOK_DELIVERIES = "atoll_webhook_deliveries"
 WARM = "atoll_warm_sandboxes"
@@ -62,6 +64,12 @@ class Metrics:
         )
         self.events_lost = Counter(
             EVENTS_LOST, "Entries of the audit log that were lost while the database was away.", registry=self.registry
+        )
+        self.claim_failures = Counter(
+            CLAIM_FAILURES,
+            "Claims that failed, by what was claimed; the sandbox came by a slower way.",
+            ("way",),
+            registry=self.registry,
         )
         self.requests_refused = Counter(
             REQUESTS_REFUSED, "Requests refused by key, scope, quota or rate.", ("code",), registry=self.registry
@@ -104,7 +112,9 @@ class Tracing:
                 hint="pip install 'atoll[otel]'",
             ) from error
         provider = TracerProvider(resource=Resource.create({"service.name": "atoll"}), shutdown_on_exit=False)
-        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url.rstrip("/") + "/v1/traces")))
+        # A collector that is away must not hold up a server that stops: the time holds for all attempts together.
+        exporter = OTLPSpanExporter(endpoint=url.rstrip("/") + "/v1/traces", timeout=limits.TRACE_EXPORT_S_MAX)
+        provider.add_span_processor(BatchSpanProcessor(exporter))
         return cls(provider)
 
     @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -414,6 +415,20 @@ async def test_the_same_time_cannot_be_counted_twice(store: Store) -> None:
             tasks.start_soon(store.write, usage.count, {sandbox_id: Sample(cpu_s=3)}, moment)
     found = await store.read(usage.total_of_sandbox, sandbox_id)
     assert (found.wall_s, found.cpu_s) == (10.0, 3.0)
+
+
+async def test_what_a_sandbox_sent_before_it_slept_is_not_counted_again(store: Store) -> None:
+    """Its counter of egress goes on where it was when it wakes; that of its CPU begins anew, in a new box."""
+    await store.write(rows.add, record(1))
+    sandbox_id = record(1).sandbox.id
+    await store.write(usage.open_meter, sandbox_id, "me", START)
+    slept = Sample(cpu_s=3.0, egress_bytes=1000)
+    await store.write(usage.close_meter, sandbox_id, slept, START + timedelta(seconds=10))
+    await store.write(functools.partial(usage.open_meter, again=True), sandbox_id, "me", START + timedelta(seconds=60))
+    woke = Sample(cpu_s=2.0, egress_bytes=1500)
+    await store.write(usage.count, {sandbox_id: woke}, START + timedelta(seconds=70))
+    found = await store.read(usage.total_of_sandbox, sandbox_id)
+    assert (found.wall_s, found.cpu_s, found.egress_bytes) == (20.0, 5.0, 1500)
 
 
 async def test_a_delivery_is_on_record_with_its_event_and_sent_by_one(store: Store) -> None:

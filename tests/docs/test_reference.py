@@ -50,13 +50,14 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 def test_every_command_is_described() -> None:
     page = (DOCS / "cli.md").read_text()
-    described = set(re.findall(r"^\| `atoll ([a-z0-9 ]+?)(?: [A-Z].*?)?` \|", page, re.MULTILINE))
+    described = set(re.findall(r"^\| `atoll ([a-z0-9 -]+?)(?: [A-Z].*?)?` \|", page, re.MULTILINE))
     assert described == {name for name, _ in commands()}
 
 
 def test_every_described_option_exists() -> None:
     page = (DOCS / "cli.md").read_text()
-    known = {option for _, command in commands() for parameter in command.params for option in parameter.opts}
+    parameters = [parameter for _, command in commands() for parameter in command.params]
+    known = {option for parameter in parameters for option in (*parameter.opts, *parameter.secondary_opts)}
     assert set(re.findall(r"--[a-z][a-z-]+", page)) <= known | {"--json", "--help"}
 
 

@@ -14,6 +14,7 @@ SPECIFICATION = ROOT / "docs" / "SPECIFICATION.md"
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 _MAKE = re.compile(r"`make (?:check|demo)`")
 _BENCH = re.compile(r"`tools/bench\.py (\w+)`")
+_SOAK = re.compile(r"`tools/soak\.py (\w+)`")
 
 
 def promises() -> list[tuple[str, str]]:
@@ -24,7 +25,7 @@ def promises() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("promise", "holders"), promises())
 def test_every_promise_has_a_holder_or_says_pending(promise: str, holders: str) -> None:
-    left = _MAKE.sub("", _BENCH.sub("", _TEST.sub("", holders))).strip()
+    left = _SOAK.sub("", _MAKE.sub("", _BENCH.sub("", _TEST.sub("", holders)))).strip()
     assert left in ("", "pending"), f"{promise}: {left!r} is neither a test nor a measurement"
     assert holders.strip()
 
@@ -42,3 +43,9 @@ def test_every_named_measurement_exists(name: str) -> None:
     assert bench.exists()
     words = {node.value for node in ast.walk(ast.parse(bench.read_text())) if isinstance(node, ast.Constant)}
     assert name in words, f"tools/bench.py does not know {name!r}"
+
+
+@pytest.mark.parametrize("name", sorted(set(_SOAK.findall(SPECIFICATION.read_text()))))
+def test_every_named_long_run_exists(name: str) -> None:
+    nodes = ast.walk(ast.parse((ROOT / "tools" / "soak.py").read_text()))
+    assert any(isinstance(node, ast.FunctionDef) and node.name == name for node in nodes)

@@ -272,6 +272,63 @@ def test_each_language_has_hello_state_and_errors(
         sandbox.code.remove_context(language)  # the largest ones; the next test needs the memory
 
 
+QUESTIONS = "require('readline/promises').createInterface({input: process.stdin}).question('?')"
+INPUT = [
+    # the language, the variable ONCE, one line of standard input, and what asks for one
+    ("python", "import os; print(os.environ.get('ONCE'))", "print(input())", "input()"),
+    ("javascript", "console.log(process.env.ONCE)", f"console.log(await {QUESTIONS})", f"await {QUESTIONS}"),
+    ("bash", "echo ${ONCE-None}", "read line; echo $line", "read line"),
+    ("r", "cat(Sys.getenv('ONCE', 'None'), sep = '\\n')", "cat(readline(), sep = '\\n')", "readline()"),
+    (
+        "java",
+        'System.out.println(System.getenv("ONCE"));',
+        "System.out.println(new Scanner(System.in).nextLine());",
+        "new Scanner(System.in).nextLine()",
+    ),
+]
+ODD = "a 'b' \"c\" \\ é \U0001f600"
+
+
+@pytest.mark.parametrize(("language", "show", "read", "ask"), INPUT, ids=[row[0] for row in INPUT])
+def test_variables_and_input_of_one_run(sandbox: Sandbox, language: str, show: str, read: str, ask: str) -> None:
+    """Given for one run, gone after it; and who asks for input that nobody gave hears so at once."""
+    try:
+        assert sandbox.code.run(show, language=language, env={"ONCE": ODD}, check=True).stdout == f"{ODD}\n"
+        assert sandbox.code.run(show, language=language).stdout.strip() in ("None", "undefined", "null")
+        assert sandbox.code.run(read, language=language, stdin="one é\ntwo\n", check=True).stdout == "one é\n"
+        asked = sandbox.code.run(ask, language=language, timeout_s=60)
+        assert asked.status == "error"
+        assert sandbox.code.run(show, language=language).ok, "nothing of it is left in the interpreter"
+    finally:
+        if language in ("r", "java"):
+            sandbox.code.remove_context(language)
+
+
+def test_any_installed_kernel_is_found_by_its_name(sandbox: Sandbox) -> None:
+    """What a kernel cannot be given is refused; what it can is gone after the run."""
+    where = "/usr/local/share/jupyter/kernels"
+    for name, language in (("plain", "python"), ("odd", "odd")):
+        make = f'mkdir {where}/{name}; sed \'s/"language": "python"/"language": "{language}"/\' '
+        sandbox.commands.run(
+            f"{make} {where}/python3/kernel.json > {where}/{name}/kernel.json", user="root", check=True
+        )
+    code = "import os; os.environ.get('ONCE')"
+    assert sandbox.code.run(code, language="plain", env={"ONCE": ODD}).text == repr(ODD)
+    assert sandbox.code.run(code, language="plain").text is None
+    assert sandbox.code.run("input()", language="plain", stdin="x\n").text == "'x'"
+    ended = sandbox.code.run("input(), input()", language="plain", stdin="x\n")
+    assert ended.error is not None
+    assert ended.error.name == "EOFError"
+    sandbox.code.remove_context("plain")
+    with pytest.raises(InvalidArgument) as caught:
+        sandbox.code.run(code, language="odd", env={"ONCE": "1"})
+    assert caught.value.code == "unsupported"
+    asked = sandbox.code.run("input()", language="odd", timeout_s=60)
+    assert asked.error is not None
+    assert (asked.status, asked.error.name) == ("error", "InputNotPossible")
+    sandbox.code.remove_context("odd")
+
+
 def test_cells_of_javascript_can_be_run_twice(sandbox: Sandbox) -> None:
     code = "import { sep } from 'path'; const a = 1; let b = 2; class C {}; function f() { return a + b }\nawait 0; f()"
     for _ in range(2):

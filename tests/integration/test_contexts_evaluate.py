@@ -105,7 +105,6 @@ class TestRun:
         (["data_analysis.py"], "bar chart: Sales in k€"),
         (["agent_loop.py"], "answer: (168, 76127)"),
         (["streaming.py"], "ended: interrupted"),
-        (["parallel_evaluate.py", "12"], "0 wrong"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

@@ -178,6 +178,29 @@ def test_a_server_that_speaks_first(gate: Stage) -> None:
     assert gate.last().reason == "late_hello"
 
 
+def test_a_client_that_takes_its_time_is_judged_by_what_it_says(gate: Stage, servers: Upstream) -> None:
+    """On a port where servers may speak first it is connected meanwhile; still nothing passes under another name."""
+    slow = (
+        "import socket, ssl, time; s=socket.create_connection(('{host}',{port})); s.settimeout(5); time.sleep(0.5)\n"
+        "try:\n"
+        " if {port} == {tls}:\n"
+        "  s=ssl.create_default_context(cafile='{ca}').wrap_socket(s, server_hostname='{name}')\n"
+        " s.sendall(b'GET /late HTTP/1.1\\r\\nHost: {name}:{port}\\r\\nConnection: close\\r\\n\\r\\n')\n"
+        " print(s.recv(65536))\n"
+        "except OSError as e: print(type(e))"
+    )
+
+    def said(port: int, name: str) -> str:
+        values = {"host": "good.test", "port": port, "name": name, "tls": TLS_PORT, "ca": servers.ca_file}
+        return gate.python(slow.format(**values))
+
+    gate.allow(f"good.test:{TLS_PORT}", f"good.test:{HTTP_PORT}")
+    for port in (TLS_PORT, HTTP_PORT):
+        assert "200 OK" in said(port, "good.test")
+        assert "200 OK" not in said(port, "twin.test")
+        assert gate.last().reason == "not_listed"
+
+
 def test_only_tcp_and_dns_get_anywhere(gate: Stage, servers: Upstream) -> None:
     gate.allow("0.0.0.0/0:*", mode=Mode.PUBLIC)
     assert "GET /" in gate.curl(f"http://{WEB}:{HTTP_PORT}/")

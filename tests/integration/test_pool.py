@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -64,6 +66,30 @@ def test_nothing_is_left_of_the_time_before(pooled: Server) -> None:
         sandbox.kill()
 
 
+DRAWS = {
+    "python": "import os, random, secrets, ssl, uuid, numpy\n"
+    "print(random.random(), os.urandom(8).hex(), uuid.uuid4(), secrets.token_hex(8), ssl.RAND_bytes(8).hex(), "
+    "numpy.random.random(), numpy.random.default_rng().random())",
+    "javascript": "console.log(Math.random(), require('crypto').randomUUID(), "
+    "require('crypto').randomBytes(8).toString('hex'))",
+    "bash": "echo $RANDOM$RANDOM$RANDOM $(openssl rand -hex 8) $(cat /proc/sys/kernel/random/uuid)",
+}
+
+
+def test_two_from_the_pool_draw_different_numbers(pooled: Server) -> None:
+    """Copies of one image, with interpreters that lived in it: nothing that is drawn in one is drawn in the other."""
+    draws: dict[str, list[list[str]]] = {language: [] for language in DRAWS}
+    for _ in range(2):
+        fill(pooled)
+        with pooled.create("code") as sandbox:
+            assert sandbox.way == "pool"
+            for language, code in DRAWS.items():
+                draws[language].append(sandbox.code.run(code, language=language, check=True).stdout.split())
+    for language, (one, other) in draws.items():
+        assert one, language
+        assert not [number for number in one if number in other], language
+
+
 def test_those_who_wait_are_nobodys(pooled: Server) -> None:
     fill(pooled)
     assert waiting(pooled)
@@ -100,6 +126,21 @@ def test_a_burst_larger_than_the_pool_is_served(pooled: Server) -> None:
     for sandbox in sandboxes:
         assert sandbox.commands.run("true").exit_code == 0
         sandbox.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_example_of_a_hundred_snippets(pooled: Server) -> None:
+    fill(pooled)
+    environment = {**os.environ, "ATOLL_URL": pooled.url, "ATOLL_API_KEY": pooled.key}
+    example = Path(__file__).parents[2] / "examples/parallel_evaluate.py"
+    done = subprocess.run(
+        [sys.executable, str(example)], env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("100 snippets in ")
+    assert done.stdout.endswith(" 0 wrong\n")
+    wait_until(lambda: not pooled.sandboxes(), 20, "each was thrown away")
 
 
 def test_a_kill_of_the_server_loses_the_pool_and_nothing_else(make_server: Callable[..., Server]) -> None:

@@ -241,6 +241,11 @@ def test_what_changed_is_shown_and_one_file_is_put_back(server: Server, sandbox:
     sandbox.commands.run("echo after > changed; rm removed; rm -r old; mkdir new; echo y > new/inside")
     changes = {(item.change, item.path) for item in sandbox.diff(snapshot).items if item.path.startswith("/home/user/")}
     home = "/home/user"
+    later = sandbox.snapshot("later", memory=False)
+    for between in (Snapshot.diff(snapshot, after, url=server.url, api_key=server.key) for after in (later, "later")):
+        assert {(item.change, item.path) for item in between.items if item.path.startswith("/home/user/")} == changes
+    assert Snapshot.diff(later, later, url=server.url, api_key=server.key).items == []
+    delete(server, later)
     assert changes == {
         ("changed", f"{home}/changed"),
         ("removed", f"{home}/removed"),

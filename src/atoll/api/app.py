@@ -36,13 +36,16 @@ from atoll.api.v1 import (
     sandboxes,
     secrets,
     shells,
+    snapshotfiles,
     snapshots,
     states,
     status,
     tenants,
     terminals,
     usage,
+    volumefiles,
     volumes,
+    volumesnapshots,
     webhooks,
 )
 from atoll.api.v1 import metrics as sandbox_metrics
@@ -83,7 +86,10 @@ def endpoints(*, metrics_open: bool = True, addresses: Addresses = LOCAL) -> lis
         *status.ENDPOINTS,
         *states.ENDPOINTS,
         *snapshots.ENDPOINTS,
+        *snapshotfiles.ENDPOINTS,
         *volumes.ENDPOINTS,
+        *volumefiles.ENDPOINTS,
+        *volumesnapshots.ENDPOINTS,
         *node.ENDPOINTS,
         *node.open_endpoints(__version__, metrics_open=metrics_open),
     ]

@@ -1,5 +1,7 @@
 """The HTTP server's side of one connection: heads have a bound, and an application can take a connection over.
 
+Where client and server have agreed on HTTP/2 by TLS, `Http2Connection` takes the place of what is here.
+
 Where a request asks for an upgrade that `claims` knows, the application gets it as a plain request with the extension
 `atoll.upgrade` in its scope. It may answer as usual; or it calls the extension, and from then on the connection is a
 `RawConnection` that it reads, writes and closes.
@@ -14,6 +16,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from atoll.api.http2.connection import ALPN, Http2Connection
 from atoll.model import limits
 
 EXTENSION = "atoll.upgrade"
@@ -66,6 +69,10 @@ class RawConnection(asyncio.Protocol):
     def close(self) -> None:
         self._transport.close()
 
+    def abort(self) -> None:
+        """Close without a word, also to a peer that does not read."""
+        self._transport.abort()
+
     def data_received(self, data: bytes) -> None:
         self._buffer += data
         self._arrived.set()
@@ -102,6 +109,15 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         self._head_bytes = 0
         self._head_too_large = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        tls = transport.get_extra_info("ssl_object")
+        if tls is None or tls.selected_alpn_protocol() != ALPN:
+            super().connection_made(transport)
+            return
+        successor = Http2Connection(self.config, self.server_state, self.app_state)
+        transport.set_protocol(successor)
+        successor.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         if self._claimed:  # sent before it was told whether the upgrade happens

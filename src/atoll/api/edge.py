@@ -32,6 +32,8 @@ class Exchange:
     route: str = "none"
     status: int = 0
     """0 until the answer has begun."""
+    sandbox: str = ""
+    """The sandbox that it was about, where the path does not say."""
     code: str = ""
     """The code of the error that was answered, if it was one."""
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -98,6 +100,11 @@ class Edge:
             status=exchange.status,
             duration_ms=round(duration_s * 1000, 2),
         )
+
+
+def sandbox_of(scope: Scope, exchange: Exchange) -> str:
+    """The sandbox that a request was about, as the caller named it; for the log and for traces."""
+    return exchange.sandbox or str(scope.get("path_params", {}).get("sandbox", ""))[:80]
 
 
 def exchange_of(scope: Scope) -> Exchange:

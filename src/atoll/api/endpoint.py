@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, cast, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
+import structlog
 from starlette.types import Receive, Scope, Send
 
 from atoll.api import authn
@@ -48,6 +49,11 @@ class Call(Generic[B, Q]):
     @property
     def request_id(self) -> str:
         return exchange_of(self.scope).request_id
+
+    def is_about(self, sandbox_id: str) -> None:
+        """For the log and for traces: the sandbox that this request has made."""
+        exchange_of(self.scope).sandbox = sandbox_id
+        structlog.contextvars.bind_contextvars(sandbox_id=sandbox_id)
 
     def header(self, name: bytes) -> str:
         return next((value.decode("latin-1") for key, value in self.scope["headers"] if key == name), "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from atoll.api.edge import SCOPE_KEY, Exchange
+from atoll.api.edge import SCOPE_KEY, Exchange, sandbox_of
 from atoll.telemetry import Tracing
 
 
@@ -31,4 +31,4 @@ class Traced:
                     found["http.route"] = exchange.route
                     found["http.response.status_code"] = exchange.status
                     found["atoll.request_id"] = exchange.request_id
-                    found["atoll.sandbox"] = str(scope.get("path_params", {}).get("sandbox", ""))[:80]
+                    found["atoll.sandbox"] = sandbox_of(scope, exchange)

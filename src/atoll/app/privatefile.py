@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
 from atoll.model.errors import Internal
+
+_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602  # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS
+_NO_COPY_ON_WRITE = 0x00800000
 
 
 def read_or_make(path: Path, make: Callable[[], bytes]) -> bytes:
@@ -32,3 +38,17 @@ def write(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
+
+
+def make_in_place(path: Path) -> None:
+    """A file, empty if it is new, that is changed in place where the filesystem would else copy; others ignore that."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if os.fstat(fd).st_size == 0:  # it cannot be changed for what is there already
+            with contextlib.suppress(OSError):
+                flags = bytearray(8)
+                fcntl.ioctl(fd, _GET_FLAGS, flags)
+                (old,) = struct.unpack("=q", flags)
+                fcntl.ioctl(fd, _SET_FLAGS, struct.pack("=q", old | _NO_COPY_ON_WRITE))
+    finally:
+        os.close(fd)

@@ -67,6 +67,9 @@ class Settings:
     egress_lists: str = _setting("", "Lists for policies: packages=a.example,*.b.example; git=c.example:22")
     egress_ca: Path | None = _setting(None, "More certificates (PEM) that the proxy trusts where it looks inside TLS.")
     secrets_key: str = _setting("", "Key that encrypts secrets (base64, 32 bytes); without, in <data>/secrets.key.")
+    snapshot_trust: str = _setting(
+        "", "Servers whose snapshots may be imported with their memory: what is in their <data>/export.pub, ..."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "The least severe entries to log.")
     log_format: Literal["auto", "text", "json"] = _setting("auto", "How to log; auto: text on a terminal, else JSON.")
     stop_s: float = _setting(5.0, "How long a stop waits for requests that are under way.")

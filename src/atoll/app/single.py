@@ -58,6 +58,7 @@ async def open_node(settings: Settings) -> AsyncIterator[NodePort]:
     from atoll.node.egress.egress import EgressSettings
     from atoll.node.egress.resolver import parse_servers
     from atoll.node.install.layout import Layout
+    from atoll.node.snapshotfile.signing import parse_keys
 
     layout = Layout(cache=settings.cache, data=settings.data, runsc=settings.runsc)
     chosen = NodeSettings(
@@ -71,6 +72,7 @@ async def open_node(settings: Settings) -> AsyncIterator[NodePort]:
             opened=parse_networks(settings.egress_open),
             trusted_file=settings.egress_ca,
         ),
+        snapshot_trust=parse_keys(settings.snapshot_trust),
     )
     async with Node.open(chosen) as node:
         yield node
@@ -151,5 +153,10 @@ def _control_options(settings: Settings) -> ControlOptions:
 
 
 def _make_private(path: Path) -> None:
-    """Only its owner may read the database; SQLite gives its other files the same rights."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    """Only its owner may read the database; SQLite gives its other files the same rights.
+
+    On btrfs its files are changed in place: SQLite maps one of them into memory, and a page that had to be copied on a
+    full disk would end the server there and then (SIGBUS).
+    """
+    for suffix in ("", "-wal", "-shm"):
+        privatefile.make_in_place(path.with_name(path.name + suffix))

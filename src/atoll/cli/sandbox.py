@@ -18,6 +18,7 @@ from atoll.cli.top import top
 from atoll.client import Sandbox, SandboxView
 from atoll.model.errors import AtollError, NotFound
 from atoll.model.lifecycle import LIVE
+from atoll.model.sandbox import DeadlineAction
 
 
 @click.group()
@@ -37,9 +38,16 @@ for state_command in states.COMMANDS:
 @click.option("--name", help="A name of your choice; unique among those that live.")
 @click.option("--metadata", "-m", multiple=True, type=Pairs(), help="A label; may be given again.")
 @click.option("--timeout", "timeout_s", type=Seconds(), default="300", show_default=True, help="Its deadline.")
-@click.option("--on-deadline", type=click.Choice(["kill", "pause", "standby"]), default="kill", show_default=True)
+@click.option(
+    "--on-deadline", type=click.Choice([action.value for action in DeadlineAction]), default="kill", show_default=True
+)
 @click.option("--idle", "idle_timeout_s", type=Seconds(), help="The same after this long without use.")
 @click.option("--auto-resume", is_flag=True, help="A call wakes it when it is paused.")
+@click.option("--budget-s", type=float, help="Seconds that it may run in all.")
+@click.option("--budget-money", type=float, help="What it may cost in all.")
+@click.option(
+    "--on-budget", type=click.Choice([action.value for action in DeadlineAction]), default="kill", show_default=True
+)
 @click.option("--volume", "volumes", multiple=True, type=Pairs(), metavar="PATH=NAME[:ro]", help="Mount a volume.")
 @click.option("--allow", multiple=True, metavar="RULE", help="A host that it may reach; again for more.")
 @click.option("--secret", "secrets", multiple=True, metavar="NAME", help="A secret that it gets; again for more.")
@@ -53,6 +61,9 @@ def create(
     on_deadline: str,
     idle_timeout_s: float | None,
     auto_resume: bool,
+    budget_s: float | None,
+    budget_money: float | None,
+    on_budget: str,
     volumes: tuple[tuple[str, str], ...],
     allow: tuple[str, ...],
     secrets: tuple[str, ...],
@@ -76,6 +87,9 @@ def create(
         on_deadline=on_deadline,
         idle_timeout_s=idle_timeout_s,
         auto_resume=auto_resume,
+        budget_s=budget_s,
+        budget_money=budget_money,
+        on_budget=on_budget,
         volumes=dict(volumes),
         policy=allow or None,
         secrets=secrets,
@@ -118,7 +132,8 @@ def ls(
 
 def _row(view: SandboxView, now: datetime) -> tuple[str, ...]:
     lives = view.state in LIVE
-    state = view.state if lives or not view.end_reason else f"{view.state} ({view.end_reason})"
+    why = view.sleep_reason if lives else view.end_reason
+    state = f"{view.state} ({why})" if why else view.state
     ends = until(view.deadline_at, now) if lives else "-"
     return view.id, view.name or "-", view.template, state, since(view.created_at, now), ends
 
@@ -146,7 +161,7 @@ def _details(view: SandboxView, now: datetime) -> list[tuple[str, str]]:
         ("id", view.id),
         ("name", view.name or "-"),
         ("template", view.template),
-        ("state", view.state),
+        ("state", f"{view.state} ({view.sleep_reason})" if view.sleep_reason else view.state),
         ("cpu", f"{limits.cpu:g}"),
         ("memory", amount(limits.memory_bytes)),
         ("disk", amount(limits.disk_bytes)),
@@ -155,10 +170,40 @@ def _details(view: SandboxView, now: datetime) -> list[tuple[str, str]]:
     ]
     if view.state in LIVE:
         rows.append(("deadline", f"{view.deadline_at:%Y-%m-%d %H:%M:%S} UTC (in {until(view.deadline_at, now)})"))
+    for what, value in (("seconds", view.budget_s), ("money", view.budget_money)):
+        if value is not None:
+            rows.append((f"budget {what}", f"{value:g}, then {view.on_budget}"))
     if view.ended_at is not None:
         rows.append(("ended", f"{view.ended_at:%Y-%m-%d %H:%M:%S} UTC ({since(view.ended_at, now)} ago)"))
         rows.append(("reason", " ".join(filter(None, (view.end_reason, view.end_detail)))))
     return rows + [(f"metadata {key}", value) for key, value in sorted(view.metadata.items())]
+
+
+@sandbox.command()
+@click.argument("identity", metavar="ID")
+@click.option("--seconds", type=float, help="Seconds that it may run in all.")
+@click.option("--money", type=float, help="What it may cost in all.")
+@click.option(
+    "--on-budget", type=click.Choice([action.value for action in DeadlineAction]), help="What happens when it is spent."
+)
+def budget(identity: str, seconds: float | None, money: float | None, on_budget: str | None) -> None:
+    """Change the budget of a sandbox; what it has used already counts. What is left out is no bound."""
+    found = find(identity)
+    try:
+        found.set_budget(seconds=seconds, money=money, on_budget=on_budget)
+    finally:
+        found.close()
+
+
+@sandbox.command("start-log")
+@click.argument("identity", metavar="ID")
+def start_log(identity: str) -> None:
+    """Show how the start of a sandbox went that failed."""
+    found = find(identity)
+    try:
+        click.echo(found.start_log() or "it started", nl=True)
+    finally:
+        found.close()
 
 
 @sandbox.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

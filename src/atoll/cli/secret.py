@@ -18,7 +18,8 @@ def secret() -> None:
 
 @secret.command("set")
 @click.argument("name")
-@click.option("--host", "hosts", multiple=True, required=True, metavar="RULE", help="Where it may go; again for more.")
+@click.option("--host", "hosts", multiple=True, metavar="RULE", help="Where it may go; again for more.")
+@click.option("--by-rule", is_flag=True, help="No hosts: it goes where a policy's rule sets a header with it.")
 @click.option("--env", default="", help="The variable that holds the placeholder inside [the name].")
 @click.option("--path", default="", help="A file that holds the placeholder inside.")
 @click.option("--header", default="", help="A header that always gets the value.")
@@ -30,6 +31,7 @@ def secret() -> None:
 def set_(
     name: str,
     hosts: tuple[str, ...],
+    by_rule: bool,
     env: str,
     path: str,
     header: str,
@@ -44,6 +46,8 @@ def set_(
     \b
         atoll secret set API_TOKEN --host api.example.org < token.txt
     """
+    if not hosts and not by_rule:
+        raise click.UsageError("say where it may go: --host, or --by-rule")
     view = Secrets.put(
         name,
         None if keep_value else _value(),
@@ -54,6 +58,7 @@ def set_(
         format=format_,
         query=query,
         basic=basic,
+        by_rule=by_rule,
     )
     if as_json:
         print_json(msgspec.to_builtins(view))

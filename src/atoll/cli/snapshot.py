@@ -1,4 +1,4 @@
-"""`atoll snapshot`: list, look at and delete snapshots."""
+"""`atoll snapshot`: list, look at, delete, export and import snapshots."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import msgspec
 from atoll.cli.find import find
 from atoll.cli.output import amount, json_option, print_json, print_table, printable, since, until
 from atoll.client import Snapshot, SnapshotView
+from atoll.model import ids
 
 
 @click.group()
 def snapshot() -> None:
-    """List, look at and delete snapshots. They are taken with `atoll sandbox snapshot`."""
+    """List, look at, delete, export and import snapshots. They are taken with `atoll sandbox snapshot`."""
 
 
 @snapshot.command()
@@ -55,15 +56,18 @@ def info(reference: str) -> None:
 
 @snapshot.command()
 @click.argument("reference", metavar="SNAPSHOT")
-@click.argument("identity", metavar="ID")
+@click.argument("other", metavar="ID")
 @json_option
-def diff(reference: str, identity: str, as_json: bool) -> None:
-    """Show what changed on the disk of a sandbox since a snapshot."""
-    sandbox = find(identity)
-    try:
-        found = sandbox.diff(reference)
-    finally:
-        sandbox.close()
+def diff(reference: str, other: str, as_json: bool) -> None:
+    """Show what changed on the disk since a snapshot: in a sandbox until now, or until a later snapshot (by its id)."""
+    if ids.is_id(ids.SNAPSHOT, other):
+        found = Snapshot.diff(reference, other)
+    else:
+        sandbox = find(other)
+        try:
+            found = sandbox.diff(reference)
+        finally:
+            sandbox.close()
     if as_json:
         print_json(msgspec.to_builtins(found))
         return
@@ -94,3 +98,31 @@ def rm(references: tuple[str, ...]) -> None:
     for reference in references:
         Snapshot.delete(reference)
         click.echo(reference)
+
+
+@snapshot.command()
+@click.argument("reference", metavar="SNAPSHOT")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--no-memory", is_flag=True, help="Only its disk.")
+def export(reference: str, file: str, no_memory: bool) -> None:
+    """Write a snapshot to a file, to keep it or to carry it to another server.
+
+    The file holds all that the sandbox held: keep it as you would keep a secret.
+    """
+    size_bytes = Snapshot.export(reference, file, memory=not no_memory)
+    click.echo(f"{printable(file)}: {amount(size_bytes)}")
+
+
+@snapshot.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--name", help="A name for it.")
+@click.option("--no-memory", is_flag=True, help="Only its disk; needs no trust in the server that wrote the file.")
+@click.option("--expires", "expires_s", type=float, help="Seconds until it is deleted.")
+@json_option
+def import_(file: str, name: str | None, no_memory: bool, expires_s: float | None, as_json: bool) -> None:
+    """Make a snapshot of a file that `atoll snapshot export` wrote."""
+    view = Snapshot.import_(file, name=name, memory=not no_memory, expires_s=expires_s)
+    if as_json:
+        print_json(msgspec.to_builtins(view))
+    else:
+        click.echo(view.id)

@@ -52,11 +52,12 @@ def pause(identity: str, disk_only: bool, as_json: bool) -> None:
 @click.command()
 @click.argument("identity", metavar="ID")
 @click.option("--timeout", "timeout_s", type=Seconds(), help="Its deadline from now on; else as at its creation.")
+@click.option("--disk-only", is_flag=True, help="Boot one that is paused from its disk; its memory is gone.")
 @json_option
-def resume(identity: str, timeout_s: float | None, as_json: bool) -> None:
+def resume(identity: str, timeout_s: float | None, disk_only: bool, as_json: bool) -> None:
     """Wake a sandbox that is paused or in standby."""
     with found(identity) as sandbox:
-        _show(sandbox.resume(timeout_s=timeout_s), as_json)
+        _show(sandbox.resume(timeout_s=timeout_s, memory=not disk_only), as_json)
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""`atoll volume`: make, list and delete volumes."""
+"""`atoll volume`: make, list and delete volumes, with what is in them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
+from atoll.cli import volumefiles, volumesnapshots
 from atoll.cli.output import amount, json_option, print_json, print_table, since
 from atoll.client import Volume
 
@@ -15,18 +16,23 @@ from atoll.client import Volume
 def volume() -> None:
     """Make, list and delete disks that outlive sandboxes.
 
-    Mount one with `atoll sandbox create --volume /data=NAME`, or NAME:ro to read only.
+    Mount one with `atoll sandbox create --volume /data=NAME`, or NAME:ro to read only. A file in one is VOLUME:PATH.
     """
+
+
+for more in (*volumefiles.COMMANDS, *volumesnapshots.COMMANDS):
+    volume.add_command(more)
 
 
 @volume.command()
 @click.argument("name")
 @click.option("--size", metavar="SIZE", help="The most that it may hold, such as 10GiB.")
 @click.option("--from", "source", metavar="VOLUME", help="Clone this one.")
+@click.option("--snapshot", metavar="SNAPSHOT", help="As it was then; a snapshot of the one that is cloned.")
 @json_option
-def create(name: str, size: str | None, source: str | None, as_json: bool) -> None:
+def create(name: str, size: str | None, source: str | None, snapshot: str | None, as_json: bool) -> None:
     """Make a volume and print its id."""
-    view = Volume.create(name, size=size, source=source)
+    view = Volume.create(name, size=size, source=source, snapshot=snapshot)
     if as_json:
         print_json(msgspec.to_builtins(view))
     else:
@@ -34,9 +40,15 @@ def create(name: str, size: str | None, source: str | None, as_json: bool) -> No
 
 
 @volume.command()
+@click.argument("place", metavar="[VOLUME:PATH]", required=False)
+@click.option("--depth", type=click.IntRange(1), default=1, show_default=True, help="Of folders in folders.")
 @json_option
-def ls(as_json: bool) -> None:
-    """List volumes, by name."""
+def ls(place: str | None, depth: int, as_json: bool) -> None:
+    """List volumes, by name; or the files in a folder of one."""
+    if place is not None:
+        named = volumefiles.parse_place(place) or volumefiles.FilePlace(place, "/")
+        volumefiles.show_files(named, depth, as_json)
+        return
     views = Volume.list()
     if as_json:
         print_json([msgspec.to_builtins(view) for view in views])
@@ -50,9 +62,14 @@ def ls(as_json: bool) -> None:
 
 
 @volume.command()
-@click.argument("references", metavar="VOLUME...", nargs=-1, required=True)
-def rm(references: tuple[str, ...]) -> None:
-    """Delete volumes that no sandbox has, with all that is in them."""
+@click.argument("references", metavar="VOLUME[:PATH]...", nargs=-1, required=True)
+@click.option("--recursive", "-r", is_flag=True, help="Folders with all that is in them.")
+def rm(references: tuple[str, ...], recursive: bool) -> None:
+    """Delete volumes that no sandbox has, with all that is in them; or files in volumes."""
     for reference in references:
-        Volume.delete(reference)
+        place = volumefiles.parse_place(reference)
+        if place is None:
+            Volume.delete(reference)
+        else:
+            Volume.files(place.volume).remove(place.path, recursive=recursive)
         click.echo(reference)

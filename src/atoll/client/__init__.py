@@ -18,6 +18,7 @@ from atoll.client._async.snapshots import AsyncSnapshot
 from atoll.client._async.tenants import AsyncTenants as AsyncTenants
 from atoll.client._async.terminal import AsyncTerminal as AsyncTerminal
 from atoll.client._async.usage import AsyncUsage as AsyncUsage
+from atoll.client._async.volumefiles import AsyncVolumeFiles as AsyncVolumeFiles
 from atoll.client._async.volumes import AsyncVolume
 from atoll.client._events import CommandResult, Event, Output
 from atoll.client._executions import Evaluation, Execution, pictures
@@ -37,6 +38,7 @@ from atoll.client._sync.snapshots import Snapshot
 from atoll.client._sync.tenants import Tenants as Tenants
 from atoll.client._sync.terminal import Terminal as Terminal
 from atoll.client._sync.usage import Usage as Usage
+from atoll.client._sync.volumefiles import VolumeFiles as VolumeFiles
 from atoll.client._sync.volumes import Volume
 from atoll.wire.public import ContextView as ContextView
 from atoll.wire.public import ExecutionCleared as ExecutionCleared
@@ -57,6 +59,7 @@ from atoll.wire.public import (
     VolumeView,
 )
 from atoll.wire.public import QuotaBody as QuotaBody
+from atoll.wire.public import VolumeSnapshotView as VolumeSnapshotView
 
 __all__ = [
     "AsyncCode",

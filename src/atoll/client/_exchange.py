@@ -245,6 +245,7 @@ def create_body(
     external_id: str | None = None,
     budget_s: float | None = None,
     budget_money: float | None = None,
+    on_budget: str = "kill",
     on_deadline: str = "kill",
     idle_timeout_s: float | None = None,
     auto_resume: bool = False,
@@ -262,6 +263,7 @@ def create_body(
         secrets=list(secrets),
         external_id=external_id,
         budget=BudgetBody(seconds=budget_s, money=budget_money),
+        on_budget=deadline_action(on_budget),
         on_deadline=deadline_action(on_deadline),
         idle_timeout_s=idle_timeout_s,
         auto_resume=auto_resume,
@@ -288,7 +290,7 @@ def deadline_action(text: str) -> DeadlineAction:
         return DeadlineAction(text)
     except ValueError:
         raise InvalidArgument(
-            f"{text[:40]!r} cannot happen at a deadline", code="invalid_argument", hint="kill, pause or standby."
+            f"{text[:40]!r} is no way to stop a sandbox", code="invalid_argument", hint="kill, pause or standby."
         ) from None
 
 

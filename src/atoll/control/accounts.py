@@ -20,6 +20,7 @@ from atoll.control.sandboxes import forever
 from atoll.control.store.engine import Store
 from atoll.control.tenants import Tenants
 from atoll.control.usage import Metering
+from atoll.control.vault import Vault
 from atoll.control.webhooks import Webhooks
 from atoll.model import limits
 from atoll.model.errors import Unavailable
@@ -41,7 +42,9 @@ class Accounts:
     options: ControlOptions
 
     @classmethod
-    def make(cls, store: Store, node: NodePort, clock: Clock, metrics: Metrics, options: ControlOptions) -> Accounts:
+    def make(
+        cls, store: Store, node: NodePort, clock: Clock, metrics: Metrics, options: ControlOptions, vault: Vault
+    ) -> Accounts:
         events = Events(store, clock, metrics)
         keys = Keys(store, clock, events)
         return cls(
@@ -49,7 +52,9 @@ class Accounts:
             tenants=Tenants(store, clock, events, keys),
             usage=Metering(store, node, clock, options.prices, options.usage_interval_s),
             events=events,
-            webhooks=Webhooks(store, clock, events, metrics, Poster(private_allowed=options.webhook_private).send),
+            webhooks=Webhooks(
+                store, clock, events, metrics, vault, Poster(private_allowed=options.webhook_private).send
+            ),
             rates=Rates(),
             housekeeping=Housekeeping(store, clock, events, options),
             options=options,

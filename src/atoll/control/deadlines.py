@@ -12,16 +12,18 @@ from datetime import datetime, timedelta
 import anyio
 
 from atoll.control.clock import Clock
+from atoll.control.clockjumps import ClockJumps
 from atoll.control.ledger import Ledger
 from atoll.control.reconcile import GONE, Action, Note
 from atoll.control.teardown import Teardown
 from atoll.model.errors import NotFound
-from atoll.model.lifecycle import EndReason, State, Trigger
+from atoll.model.lifecycle import EndReason, SleepReason, State, Trigger
 from atoll.model.sandbox import DeadlineAction, Sandbox
 from atoll.wire.node import NodePort
 
 PASSED = Note(Trigger.DEADLINE_PASSED, EndReason.DEADLINE)
 IDLE = Note(Trigger.DEADLINE_PASSED, EndReason.IDLE)
+_SLEEPS = {PASSED: SleepReason.DEADLINE, IDLE: SleepReason.IDLE}
 
 
 class Deadlines:
@@ -32,8 +34,9 @@ class Deadlines:
         self._teardown = teardown
         self._node = node
         self._clock = clock
-        self.sleeper: Callable[[str], None] | None = None
+        self.sleeper: Callable[[str, DeadlineAction, SleepReason], None] | None = None
         """Begins to put a sandbox to sleep; without one, every deadline kills."""
+        self.jumps: ClockJumps | None = None
         self._awaited: datetime | None = None
         self._changed = anyio.Event()
 
@@ -53,6 +56,8 @@ class Deadlines:
         # Deadlines that are set while the record is being read must not be missed: any of them wakes the wait below.
         self._awaited = None
         self._changed = anyio.Event()
+        if self.jumps is not None:
+            await self.jumps.settle()
         now = self._clock.now()
         for sandbox_id in await self._ledger.overdue(now):
             await self._due(sandbox_id, PASSED)
@@ -75,10 +80,16 @@ class Deadlines:
             looks.append(now + timedelta(seconds=left_s))
         return min(looks, default=None)
 
+    def sleeps(self, sandbox_id: str, action: DeadlineAction, reason: SleepReason) -> bool:
+        """Begin what the owner chose in place of an end; False if that is the end."""
+        if self.sleeper is None or action is DeadlineAction.KILL:
+            return False
+        self.sleeper(sandbox_id, action, reason)
+        return True
+
     async def _due(self, sandbox_id: str, note: Note) -> None:
         record = await self._ledger.record(sandbox_id)
-        if record is not None and self.sleeper is not None and record.sandbox.on_deadline is not DeadlineAction.KILL:
-            self.sleeper(sandbox_id)
+        if record is not None and self.sleeps(record.sandbox.id, record.sandbox.on_deadline, _SLEEPS[note]):
             return
         sandbox = await self._ledger.advance(sandbox_id, note)
         if sandbox is not None and sandbox.state is State.ENDING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import secrets
 import socket
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -22,26 +22,24 @@ from atoll.control.sandboxes import not_running
 from atoll.control.sandboxtokens import SandboxTokens, TokenKind
 from atoll.control.store import ports as rows
 from atoll.control.store.engine import Store
+from atoll.control.visitlog import VisitLog
+from atoll.control.visits import Admission as Admission
+from atoll.control.visits import Knock as Knock
+from atoll.control.visits import Visit as Visit
+from atoll.control.visits import Visits
 from atoll.model import ids, limits
-from atoll.model.errors import Forbidden, InvalidArgument, LimitExceeded, NotFound, Unauthenticated
+from atoll.model.errors import AtollError, Forbidden, InvalidArgument, NotFound, Unauthenticated
 from atoll.model.lifecycle import SLEEPING, State
 from atoll.model.port import ANY_PORT, PortAccess
 from atoll.model.sandbox import Sandbox
 from atoll.wire import porttoken
 from atoll.wire.node import NodePort
 
+OWNER = "owner"
+"""The right of a caller who has shown the key to the API itself."""
+
 Authenticate = Callable[[str], Awaitable[Principal]]
 Awake = Callable[[Sandbox], Awaitable[Sandbox]]
-
-
-@dataclass(frozen=True, slots=True)
-class Knock:
-    """Someone at a port: an API key, a token of the port, or neither."""
-
-    sandbox_id: str
-    port: int
-    key: str = ""
-    token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +63,7 @@ class Ingress:
         node: NodePort,
         clock: Clock,
         authenticate: Authenticate,
+        log: VisitLog,
         secret: bytes = b"",
     ) -> None:
         """Without a secret the links last as long as this process."""
@@ -76,7 +75,7 @@ class Ingress:
         self._secret = secret or secrets.token_bytes(porttoken.SECRET_BYTES)
         self.tokens = SandboxTokens(self._secret, ledger)
         self._known: OrderedDict[tuple[str, int], tuple[float, PortAccess]] = OrderedDict()
-        self._inside: Counter[str] = Counter()
+        self._visits = Visits(log)
         self.awake: Awake = _stays_asleep
         """What wakes a sleeping sandbox for a caller who may go in; Conflict (not_running) if it may not wake."""
 
@@ -94,7 +93,7 @@ class Ingress:
         mask_host: str | None = None,
         revoke_links: bool = False,
     ) -> PortAccess:
-        """Change who may reach a port. It holds for the next connection; those that are open go on."""
+        """Change who may reach a port, at once: connections of callers who would not be let in now are cut."""
         sandbox = await self._ledger.find(principal.owner, reference)
         access = await self._store.write(
             rows.change, sandbox.id, port, public=public, mask_host=mask_host, revoke_links=revoke_links
@@ -102,7 +101,24 @@ class Ingress:
         if port == ANY_PORT:
             self._known = OrderedDict((key, known) for key, known in self._known.items() if key[0] != sandbox.id)
         self._remember(sandbox.id, port, access)
+        await self._cut_unwelcome(sandbox.id)
         return access
+
+    def cut_key(self, key_id: str) -> None:
+        """A key was revoked: what its bearer has open ends, tunnels too."""
+        for visit in self._visits.by_key(key_id):
+            visit.cut()
+
+    async def _cut_unwelcome(self, sandbox_id: str) -> None:
+        for visit in self._visits.of(sandbox_id):
+            admission = visit.admission
+            if admission.by == OWNER:
+                continue
+            try:
+                access = await self._access(sandbox_id, admission.knock.port)
+                await self._right(admission.knock, admission.owner, access)
+            except AtollError:
+                visit.cut()
 
     async def link(self, principal: Principal, reference: str, port: int, expires_s: float) -> PortLink:
         """What to send along to reach a port, for whoever it is given to."""
@@ -116,45 +132,42 @@ class Ingress:
         token = porttoken.mint(self._secret, sandbox.id, port, access.generation, int(expires_at.timestamp()))
         return PortLink(sandbox.id, port, access, token, expires_at)
 
-    async def admit(self, knock: Knock) -> PortAccess:
-        """The rules of the port, if the caller may go through it and the sandbox runs."""
+    async def admit(self, knock: Knock) -> Admission:
+        """What lets a caller through a port of a sandbox that runs; an error that says why not, if nothing does."""
         record = await self._ledger.record(knock.sandbox_id) if ids.is_id(ids.SANDBOX, knock.sandbox_id) else None
         if record is None:
             raise _no_sandbox(knock.sandbox_id)
-        access = await self._access(knock.sandbox_id, knock.port)
-        if not access.public and not self._token_opens(knock, access):
-            await self._check_key(knock, record.owner)
-        await self._check_running(record.sandbox)
-        return access
+        try:
+            access = await self._access(knock.sandbox_id, knock.port)
+            by, key_id = await self._right(knock, record.owner, access)
+            await self._check_running(record.sandbox)
+        except AtollError as error:
+            self._visits.refused(record.owner, knock, error.code)
+            raise
+        return Admission(knock, record.owner, access, by, key_id)
 
-    async def admit_owner(self, principal: Principal, reference: str) -> str:
-        """The id of a running sandbox, whose every port is open to its owner."""
+    async def admit_owner(self, principal: Principal, reference: str, port: int) -> Admission:
+        """The same for the owner of a sandbox, to whom every port of it is open."""
         sandbox = await self._ledger.find(principal.owner, reference)
-        await self._check_running(sandbox)
-        return sandbox.id
+        knock = Knock(sandbox.id, port, source=principal.source)
+        try:
+            await self._check_running(sandbox)
+        except AtollError as error:
+            self._visits.refused(principal.owner, knock, error.code)
+            raise
+        return Admission(knock, principal.owner, PortAccess(), OWNER, principal.key_id)
+
+    def visit(self, admission: Admission) -> AbstractContextManager[Visit]:
+        """One of the connections that a sandbox, and the server, may have at a time."""
+        return self._visits.begin(admission)
 
     async def dial(self, sandbox_id: str, port: int) -> socket.socket:
-        """A connection to the port, for a caller who was admitted and holds a `place`."""
+        """A connection to the port, for a caller who was admitted and is on a `visit`."""
         try:
             return await self._node.dial(sandbox_id, port)
         except NotFound:  # it has ended since
             record = await self._ledger.record(sandbox_id)
             raise (not_running(record.sandbox) if record else _no_sandbox(sandbox_id)) from None
-
-    @contextmanager
-    def place(self, sandbox_id: str) -> Iterator[None]:
-        """One of the connections that a sandbox, and the server, may have at a time."""
-        if self._inside.total() >= limits.INGRESS_CONNECTIONS_MAX:
-            raise LimitExceeded("the server has too many connections to ports", code="too_many_connections")
-        if self._inside[sandbox_id] >= limits.INGRESS_CONNECTIONS_PER_SANDBOX_MAX:
-            raise LimitExceeded("the sandbox has too many connections to its ports", code="too_many_connections")
-        self._inside[sandbox_id] += 1
-        try:
-            yield
-        finally:
-            self._inside[sandbox_id] -= 1
-            if not self._inside[sandbox_id]:
-                del self._inside[sandbox_id]
 
     async def _check_running(self, sandbox: Sandbox) -> None:
         if sandbox.state is State.RUNNING:
@@ -163,21 +176,27 @@ class Ingress:
             raise not_running(sandbox)
         await self.awake(sandbox)
 
-    def _token_opens(self, knock: Knock, access: PortAccess) -> bool:
-        now_s = self._clock.now().timestamp()
+    async def _right(self, knock: Knock, owner: str, access: PortAccess) -> tuple[str, str]:
+        """By which right a caller may go through, and with which key if it is one."""
+        if access.public:
+            return "public", ""
         if knock.token and self.tokens.opens(TokenKind.PORTS, knock.sandbox_id, knock.token):
-            return True
-        return bool(knock.token) and porttoken.opens(
-            self._secret, knock.token, knock.sandbox_id, knock.port, access.generation, now_s
-        )
+            return "token", ""
+        if knock.token and self._link_opens(knock, access):
+            return "link", ""
+        return "key", await self._check_key(knock, owner)
 
-    async def _check_key(self, knock: Knock, owner: str) -> None:
+    def _link_opens(self, knock: Knock, access: PortAccess) -> bool:
+        now_s = self._clock.now().timestamp()
+        return porttoken.opens(self._secret, knock.token, knock.sandbox_id, knock.port, access.generation, now_s)
+
+    async def _check_key(self, knock: Knock, owner: str) -> str:
         if knock.key:
             principal = await self._authenticate(knock.key)
             if principal.owner != owner:
                 raise _no_sandbox(knock.sandbox_id)
             principal.check(WRITE)
-            return
+            return principal.key_id
         if knock.token:
             raise Forbidden(
                 "the link to this port has expired, was revoked, or is for another port",

@@ -10,6 +10,7 @@ import os
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -64,6 +65,8 @@ class Keys:
         self._events = events
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._used: dict[str, datetime] = {}
+        self.on_revoked: Callable[[str], None] = _nobody_listens
+        """Told the id of each key that is revoked here: what it holds open must close."""
 
     async def authenticate(self, key: str) -> Principal:
         """Who has this key; Unauthenticated if nobody does, or it has expired or been revoked."""
@@ -102,6 +105,7 @@ class Keys:
         if record is None:
             raise NotFound(f"there is no key {key_id[:80]!r}", code="key_not_found", hint="List the keys to see them.")
         self.forget()
+        self.on_revoked(key_id)
         self._events.written()
         return record
 
@@ -192,6 +196,10 @@ def _revoke(connection: Connection, owner: str, key_id: str, event: Event) -> Ke
     if rows.revoke(connection, owner, key_id, event.at):
         event_rows.add(connection, event)
     return rows.by_id(connection, owner, key_id)
+
+
+def _nobody_listens(_key_id: str) -> None:
+    pass
 
 
 def _unknown_key() -> Unauthenticated:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection
@@ -12,7 +12,7 @@ from atoll.control.authz import Principal
 from atoll.control.clock import Clock
 from atoll.control.events import Events
 from atoll.control.reconcile import Note
-from atoll.control.store import creates, usage
+from atoll.control.store import creates, startlogs, usage
 from atoll.control.store import events as event_rows
 from atoll.control.store import sandboxes as rows
 from atoll.control.store.creates import Allowance, Once
@@ -21,8 +21,8 @@ from atoll.control.store.sandboxes import Filter, Position, Record
 from atoll.model import ids, lifecycle, limits
 from atoll.model.errors import NotFound
 from atoll.model.event import Event
-from atoll.model.lifecycle import FINAL, State
-from atoll.model.sandbox import EXTERNAL_ID, Sandbox
+from atoll.model.lifecycle import ASLEEP, FINAL, State
+from atoll.model.sandbox import EXTERNAL_ID, Budget, DeadlineAction, Sandbox
 from atoll.model.text import cleaned
 from atoll.telemetry import Metrics
 
@@ -122,6 +122,31 @@ class Ledger:
             self._remember(replace(record, sandbox=replace(record.sandbox, deadline_at=deadline_at)))
         return running
 
+    async def set_budget(self, sandbox: Sandbox, budget: Budget, action: DeadlineAction, by: Principal) -> Sandbox:
+        """Give a sandbox that has not ended another budget; what is known then."""
+        event = self._events.of(
+            by, "sandbox.budget", target=sandbox.id, detail={**_words(budget), "on_budget": action.value}
+        )
+        await self._store.write(_set_budget, sandbox.id, budget, action, event)
+        self._events.written()
+        record = self._live.get(sandbox.id)
+        if record is not None:
+            self._remember(replace(record, sandbox=replace(record.sandbox, budget=budget, on_budget=action)))
+        return await self.find(by.owner, sandbox.id)
+
+    def clock_moved(self, by: timedelta) -> None:
+        """All deadlines have been moved in the database."""
+        for record in list(self._live.values()):
+            sandbox = replace(record.sandbox, deadline_at=record.sandbox.deadline_at + by)
+            self._live[sandbox.id] = replace(record, sandbox=sandbox)
+
+    async def keep_start_log(self, sandbox_id: str, log: str) -> None:
+        """Keep how a start went that failed."""
+        await self._store.write(startlogs.put, sandbox_id, cleaned(log, limits.START_LOG_CHARS_MAX))
+
+    async def start_log(self, sandbox: Sandbox) -> str:
+        return await self._store.read(startlogs.get, sandbox.id)
+
     async def advance(
         self, sandbox_id: str, note: Note, *, deadline_at: datetime | None = None, by: Principal | None = None
     ) -> Sandbox | None:
@@ -149,7 +174,8 @@ class Ledger:
         return after
 
     def _event(self, record: Record, after: Sandbox, note: Note, by: Principal | None) -> Event:
-        detail = {"trigger": note.trigger.value, "reason": after.end_reason or "", "detail": after.end_detail}
+        reason = after.end_reason or after.sleep_reason or ""
+        detail = {"trigger": note.trigger.value, "reason": reason, "detail": after.end_detail}
         return self._events.of(by, f"sandbox.{after.state}", owner=record.owner, target=after.id, detail=detail)
 
     def _remember(self, record: Record) -> None:
@@ -169,6 +195,9 @@ class Ledger:
             sandbox = replace(sandbox, end_reason=note.reason, end_detail=detail)
         if state in FINAL:
             sandbox = replace(sandbox, ended_at=now)
+        sleep_reason = (note.sleep or sandbox.sleep_reason) if state in ASLEEP else None
+        if sleep_reason is not sandbox.sleep_reason:
+            sandbox = replace(sandbox, sleep_reason=sleep_reason)
         return replace(sandbox, state=state)
 
 
@@ -180,7 +209,8 @@ def _move(connection: Connection, record: Record, after: Sandbox, event: Event) 
     if after.state is not before.state:
         event_rows.add(connection, event)
     if after.state is State.RUNNING and before.state is not State.RUNNING:
-        usage.open_meter(connection, after.id, record.owner, event.at)
+        again = before.state is not State.CREATING
+        usage.open_meter(connection, after.id, record.owner, event.at, again=again)
     elif after.state is State.PAUSED:
         usage.close_meter(connection, after.id, None, event.at)
     return True
@@ -191,6 +221,16 @@ def _set_deadline(connection: Connection, sandbox_id: str, deadline_at: datetime
     if running and event is not None:
         event_rows.add(connection, event)
     return running
+
+
+def _set_budget(connection: Connection, sandbox_id: str, budget: Budget, action: DeadlineAction, event: Event) -> None:
+    if rows.set_budget(connection, sandbox_id, budget, action):
+        event_rows.add(connection, event)
+
+
+def _words(budget: Budget) -> dict[str, str]:
+    amounts = {"seconds": budget.seconds, "money": budget.money}
+    return {name: f"{amount:g}" for name, amount in amounts.items() if amount is not None}
 
 
 def _by_own_words(connection: Connection, owner: str, reference: str) -> Record | None:

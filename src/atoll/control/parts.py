@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,9 @@ from atoll.control.states import States
 from atoll.control.store.engine import Store
 from atoll.control.teardown import Teardown
 from atoll.control.tickets import Tickets
+from atoll.control.transfers import Transfers
 from atoll.control.vault import Vault, key_new
+from atoll.control.visitlog import VisitLog
 from atoll.control.volumes import Volumes
 from atoll.control.watchers import Watchers
 from atoll.telemetry import Metrics
@@ -37,6 +40,10 @@ class Keyring:
 
     links: bytes = b""
     secrets: bytes = b""
+
+    def vault(self) -> Vault:
+        """What encrypts values at rest."""
+        return Vault(self.secrets or key_new())
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +58,10 @@ class Parts:
     sandboxes: Sandboxes
     states: States
     snapshots: Snapshots
+    transfers: Transfers
     volumes: Volumes
     ingress: Ingress
+    visit_log: VisitLog
     file_urls: FileUrls
     tickets: Tickets
     watchers: Watchers
@@ -74,14 +83,19 @@ class Parts:
         teardown = Teardown(ledger, node, metering, tasks)
         deadlines = Deadlines(ledger, teardown, node, clock)
         attempts = Attempts()
-        secrets = Secrets(store, clock, Vault(keyring.secrets or key_new()))
+        secrets = Secrets(store, clock, keyring.vault())
         policies = Policies(store, ledger, node, secrets, events, lists)
         sources = Sources(store, node)
         sandboxes = Sandboxes(ledger, teardown, deadlines, metering, node, clock, metrics, policies, attempts, sources)
         states = States(ledger, deadlines, metering, attempts, node, clock)
-        deadlines.sleeper = lambda sandbox_id: _begin(tasks, states.put_to_sleep, sandbox_id)
-        ingress = Ingress(store, ledger, node, clock, accounts.keys.authenticate, keyring.links)
+        metering.jumps.moved.append(ledger.clock_moved)
+        deadlines.jumps = metering.jumps
+        deadlines.sleeper = functools.partial(_begin, tasks, states.put_to_sleep)
+        snapshots = Snapshots(store, ledger, states, sandboxes, events, node, clock)
+        visit_log = VisitLog(events)
+        ingress = Ingress(store, ledger, node, clock, accounts.keys.authenticate, visit_log, keyring.links)
         ingress.awake = states.awake
+        accounts.keys.on_revoked = ingress.cut_key
         return cls(
             node=node,
             metrics=metrics,
@@ -90,9 +104,11 @@ class Parts:
             policies=policies,
             sandboxes=sandboxes,
             states=states,
-            snapshots=Snapshots(store, ledger, states, sandboxes, events, node, clock),
-            volumes=Volumes(store, events, node, clock),
+            snapshots=snapshots,
+            transfers=Transfers(store, snapshots, events, node, clock),
+            volumes=Volumes(store, events, node, clock, keyring.links),
             ingress=ingress,
+            visit_log=visit_log,
             file_urls=FileUrls(keyring.links, clock),
             tickets=Tickets(clock),
             watchers=Watchers(tasks),
@@ -101,6 +117,7 @@ class Parts:
     async def reconcile(self) -> None:
         """Make record and node agree, before anybody is served."""
         await self.accounts.usage.recover()
+        await self.accounts.webhooks.reseal()
         await self.sandboxes.reconcile()
         await self.snapshots.reconcile()
         await self.volumes.reconcile()
@@ -110,12 +127,13 @@ class Parts:
         """The loops that go on as long as the server does."""
         tasks.start_soon(forever, self.snapshots.expire_step)
         tasks.start_soon(forever, self.policies.log_step)
+        tasks.start_soon(forever, self.visit_log.step)
         tasks.start_soon(self.sandboxes.watch_deaths)
         tasks.start_soon(self.sandboxes.watch_deadlines)
         tasks.start_soon(self.sandboxes.watch_usage)
         self.accounts.begin(tasks)
 
 
-def _begin(tasks: TaskGroup, act: Callable[[str], Coroutine[Any, Any, Any]], sandbox_id: str) -> None:
+def _begin(tasks: TaskGroup, act: Callable[..., Coroutine[Any, Any, Any]], *arguments: object) -> None:
     """Begin something about a sandbox that nobody waits for; it reports its own errors."""
-    tasks.start_soon(act, sandbox_id)
+    tasks.start_soon(act, *arguments)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from atoll.control import rulesecrets
 from atoll.control.authz import Principal
 from atoll.control.events import Events
 from atoll.control.ledger import Ledger
@@ -75,6 +76,8 @@ class Policies:
                 f"a sandbox has at most {limits.SECRETS_PER_SANDBOX_MAX} secrets, each once", code="invalid_secret"
             )
         await self._secrets.check_known(owner, names)
+        if policy is not None:
+            await self._secrets.check_named(owner, policy)
 
     async def begin(self, owner: str, sandbox_id: str, policy: Policy | None, names: tuple[str, ...]) -> None:
         """Put the network of a new sandbox on record and have the node know it; what is not asked for costs nothing."""
@@ -127,7 +130,7 @@ class Policies:
         name = secret if isinstance(secret, str) else secret.name
         self._events.report(self._events.of(principal, action, target=name))
         for record in await self._store.read(rows.live, principal.owner):
-            if name in record.placeholders:
+            if name in record.placeholders or name in rulesecrets.named_in(record.policy):
                 await self._send_safely(record)
 
     async def status(self, principal: Principal, reference: str, after: int) -> NetworkStatus:
@@ -186,8 +189,9 @@ class Policies:
 
     async def _send(self, record: NetworkRecord) -> None:
         grants = await self._secrets.grants(record.owner, record.placeholders)
+        policy, more = await self._secrets.for_rules(record.owner, record.policy, _placeholder)
         await self._node.network_set(
-            record.sandbox_id, NetworkOrder(compile_policy(record.policy, self._lists), grants)
+            record.sandbox_id, NetworkOrder(compile_policy(policy, self._lists), (*grants, *more))
         )
 
     async def _live(self, principal: Principal, reference: str) -> Sandbox:

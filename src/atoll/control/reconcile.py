@@ -2,7 +2,8 @@
 
 on record   on the node    then
 running     there          keep it
-running     missing        failed (runtime_died); the same for standby, pausing, paused and resuming
+running     missing        failed (runtime_died, or node_lost if the machine was restarted); the same for standby,
+                           pausing, paused and resuming
 pausing     there          running: the pause was cut short
 pausing     paused         paused
 resuming    there          running
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from atoll.model.lifecycle import EndReason, State, Trigger
+from atoll.model.lifecycle import EndReason, SleepReason, State, Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Note:
     trigger: Trigger
     reason: EndReason | None = None
     detail: str = ""
+    sleep: SleepReason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class Action:
 
 
 GONE = Note(Trigger.GONE)
-LOST = Note(Trigger.DIED, EndReason.RUNTIME_DIED, "it did not survive a stop of the server or of the machine")
+LOST = Note(Trigger.DIED, EndReason.RUNTIME_DIED, "it did not survive a stop of the server")
+NODE_LOST = Note(Trigger.DIED, EndReason.NODE_LOST, "the machine that it ran on was restarted")
 CUT_SHORT = Note(Trigger.START_FAILED, EndReason.START_FAILED, "the server stopped while it was being created")
 
 
@@ -66,10 +69,10 @@ _AWAKE = {
 }
 
 
-def plan(live: Mapping[str, State], present: frozenset[str]) -> list[Action]:
+def plan(live: Mapping[str, State], present: frozenset[str], *, restarted: bool = False) -> list[Action]:
     """What makes record and node agree again. `live` are the sandboxes that have not ended, by the record.
 
-    `present` are those that the node has, awake or asleep.
+    `present` are those that the node has, awake or asleep; `restarted` says that its machine has begun anew.
     """
     actions = []
     for sandbox_id, state in live.items():
@@ -78,6 +81,6 @@ def plan(live: Mapping[str, State], present: frozenset[str]) -> list[Action]:
         elif state is State.ENDING:
             actions.append(Action(sandbox_id, last=GONE))
         elif sandbox_id not in present:
-            actions.append(Action(sandbox_id, first=LOST))
+            actions.append(Action(sandbox_id, first=NODE_LOST if restarted else LOST))
     actions += [Action(sandbox_id) for sandbox_id in sorted(present - live.keys())]
     return actions

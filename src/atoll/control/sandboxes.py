@@ -32,8 +32,8 @@ from atoll.control.turnstile import Turnstile
 from atoll.control.usage import Metering
 from atoll.model import ids, limits
 from atoll.model.errors import AtollError, Conflict, InvalidArgument, NotFound, Unavailable
-from atoll.model.lifecycle import FINAL, EndReason, State, Trigger
-from atoll.model.sandbox import Sandbox, SandboxSpec, check_timeout, hostname_of
+from atoll.model.lifecycle import FINAL, EndReason, SleepReason, State, Trigger
+from atoll.model.sandbox import Budget, DeadlineAction, Sandbox, SandboxSpec, check_timeout, hostname_of
 from atoll.telemetry import Metrics
 from atoll.wire.node import NodePort, SandboxOrder, SandboxStarted
 
@@ -118,6 +118,8 @@ class Sandboxes:
         try:
             result = await self._attempt(principal.owner, sandbox, spec)
             outcome = result[1].way
+            for failed in result[1].failed:
+                self._metrics.claim_failures.labels(failed).inc()
         finally:
             self._metrics.sandbox_create_s.labels(outcome).observe(time.monotonic() - begun)
         return result
@@ -171,6 +173,18 @@ class Sandboxes:
         self._deadlines.note(deadline_at)
         return replace(sandbox, deadline_at=deadline_at)
 
+    async def set_budget(
+        self, principal: Principal, reference: str, budget: Budget, action: DeadlineAction | None
+    ) -> Sandbox:
+        """Another budget in place of the old one; what has been used already counts. No action: the old one stays."""
+        budget.checked()
+        sandbox = await self._ledger.find(principal.owner, reference)
+        if sandbox.state in FINAL:
+            raise not_running(sandbox)
+        known = await self._ledger.set_budget(sandbox, budget, action or sandbox.on_budget, principal)
+        self._metering.note_awake(budget)
+        return known
+
     async def kill(self, principal: Principal, reference: str, reason: EndReason = EndReason.KILLED_BY_USER) -> Sandbox:
         """End a sandbox and wait until it is gone; one that has ended is returned as it is."""
         sandbox = await self._ledger.find(principal.owner, reference)
@@ -191,9 +205,12 @@ class Sandboxes:
                 await self._end(sandbox.id, EndReason.SERVER_DRAINED)
         await self._teardown.wait_idle()
 
-    async def end_spent(self, sandbox_id: str) -> None:
-        """End a sandbox because its budget, or its tenant's, is spent."""
-        await self._end(sandbox_id, EndReason.BUDGET_SPENT)
+    async def stop_spent(self, sandbox_id: str) -> None:
+        """Stop a sandbox whose budget, or its tenant's, is spent, in the way that its owner chose."""
+        record = await self._ledger.record(sandbox_id)
+        action = record.sandbox.on_budget if record else DeadlineAction.KILL
+        if not self._deadlines.sleeps(sandbox_id, action, SleepReason.BUDGET_SPENT):
+            await self._end(sandbox_id, EndReason.BUDGET_SPENT)
 
     async def end_all_of(self, owner: str) -> None:
         """End every sandbox of a tenant that is being removed."""
@@ -208,7 +225,7 @@ class Sandboxes:
                 deadline_at = self._clock.now() + check_timeout(sandbox.timeout_s)
                 await self._ledger.advance(sandbox.id, note, deadline_at=deadline_at)
         live = {sandbox.id: sandbox.state for sandbox in await self._ledger.live()}
-        actions = reconcile.plan(live, present | paused)
+        actions = reconcile.plan(live, present | paused, restarted=self._node.restarted())
         for action in actions:
             self._teardown.begin(action)
         if actions:
@@ -219,7 +236,7 @@ class Sandboxes:
 
     async def watch_usage(self) -> None:
         async def step() -> None:
-            await self._metering.step(self.end_spent)
+            await self._metering.step(self.stop_spent)
 
         await forever(step)
 
@@ -288,7 +305,18 @@ class Sandboxes:
         # A kill that stopped the creation waits for it to finish before it removes the rest.
         attempt.finished.set()
         with anyio.move_on_after(limits.KILL_WAIT_S_MAX, shield=True):
+            await self._keep_log(sandbox_id, error)
             await self._teardown.begin(Action(sandbox_id, first=note, last=GONE)).wait()
+
+    async def _keep_log(self, sandbox_id: str, error: BaseException) -> None:
+        """What happened on the way, where the node has told it; the caller is told where to find it."""
+        if not isinstance(error, AtollError) or not error.log:
+            return
+        try:
+            await self._ledger.keep_start_log(sandbox_id, error.log)
+        except Unavailable as trouble:  # the failure itself must go on record all the same
+            log.warning("start_log_lost", sandbox_id=sandbox_id, error=repr(trouble))
+        error.hint = error.hint or f"`atoll sandbox start-log {sandbox_id}` shows how far it came."
 
     async def _check_template(self, name: str) -> None:
         """Refuse what does not exist before anything goes on record; known names cost nothing."""
@@ -320,6 +348,7 @@ class Sandboxes:
             external_id=spec.external_id,
             on_deadline=spec.on_deadline,
             budget=spec.budget,
+            on_budget=spec.on_budget,
             timeout_s=spec.timeout_s,
             idle_timeout_s=spec.idle_timeout_s,
             auto_resume=spec.auto_resume,

@@ -26,7 +26,7 @@ from atoll.control.sandboxes import Page as Page
 from atoll.control.sandboxes import Query as Query
 from atoll.control.snapshots import SnapshotSpec as SnapshotSpec
 from atoll.control.store.engine import Store
-from atoll.model.sandbox import Sandbox, SandboxSpec
+from atoll.model.sandbox import Budget, DeadlineAction, Sandbox, SandboxSpec
 from atoll.model.template import Template
 from atoll.telemetry import Metrics
 from atoll.wire.node import (
@@ -44,6 +44,7 @@ class Control:
     def __init__(self, parts: Parts) -> None:
         self.states = parts.states
         self.snapshots = parts.snapshots
+        self.transfers = parts.transfers
         self.volumes = parts.volumes
         self.policies = parts.policies
         self.secrets = parts.policies.secrets
@@ -73,17 +74,19 @@ class Control:
         options: ControlOptions = DEFAULT_OPTIONS,
     ) -> AsyncIterator[Control]:
         """Control over one node, with record and node made to agree. Leaving it stops the loops and no sandbox."""
-        accounts = Accounts.make(store, node, clock, metrics, options)
+        keyring = keyring or Keyring()
+        accounts = Accounts.make(store, node, clock, metrics, options, keyring.vault())
         if key_path is not None:
             await accounts.keys.ensure_first(key_path)
         async with anyio.create_task_group() as tasks:
-            parts = Parts.join(store, node, clock, metrics, accounts, tasks, keyring or Keyring(), egress_lists)
+            parts = Parts.join(store, node, clock, metrics, accounts, tasks, keyring, egress_lists)
             await parts.reconcile()
             parts.begin(tasks)
             try:
                 yield cls(parts)
             finally:
                 tasks.cancel_scope.cancel()
+                parts.visit_log.close()
                 await accounts.close()
 
     async def authenticate(self, key: str) -> Principal:
@@ -114,6 +117,14 @@ class Control:
 
     async def sandbox_set_deadline(self, principal: Principal, reference: str, timeout_s: float) -> Sandbox:
         return await self._sandboxes.set_deadline(principal, reference, timeout_s)
+
+    async def sandbox_set_budget(
+        self, principal: Principal, reference: str, budget: Budget, action: DeadlineAction | None
+    ) -> Sandbox:
+        return await self._sandboxes.set_budget(principal, reference, budget, action)
+
+    async def sandbox_start_log(self, principal: Principal, reference: str) -> str:
+        return await self._ledger.start_log(await self._sandboxes.find(principal, reference))
 
     async def sandbox_kill(self, principal: Principal, reference: str) -> Sandbox:
         return await self._sandboxes.kill(principal, reference)

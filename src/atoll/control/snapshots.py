@@ -91,15 +91,9 @@ class Snapshots:
 
     async def take(self, principal: Principal, reference: str, spec: SnapshotSpec) -> Snapshot:
         """A snapshot of a sandbox that runs or sleeps; it goes on as it was."""
-        spec.checked()
+        await self.check_wish(spec)
         sandbox = await self._ledger.find(principal.owner, reference)
-        if spec.name is not None and spec.name in {one.name for one in await self._node.templates()}:
-            raise Conflict(f"{spec.name!r} is the name of a template", code="name_taken", hint="Choose another name.")
-        async with self._states.exclusive.turn(sandbox.id):
-            sandbox = await self._ledger.find(principal.owner, sandbox.id)
-            if sandbox.state not in _CAN_BE_TAKEN:
-                raise not_running(sandbox)
-            snapshot = await self._take(principal.owner, sandbox, spec)
+        snapshot = await self._in_turn(principal.owner, sandbox.id, spec, SnapshotState.READY)
         self._events.report(
             self._events.of(principal, "snapshot.taken", target=snapshot.id, detail={"sandbox": sandbox.id})
         )
@@ -107,7 +101,21 @@ class Snapshots:
             await self._keep_last(principal.owner, sandbox.id, spec.keep_last)
         return snapshot
 
-    async def _take(self, owner: str, sandbox: Sandbox, spec: SnapshotSpec) -> Snapshot:
+    async def _in_turn(self, owner: str, sandbox_id: str, spec: SnapshotSpec, state: SnapshotState) -> Snapshot:
+        """Take it when nobody else is at work on the sandbox."""
+        async with self._states.exclusive.turn(sandbox_id):
+            sandbox = await self._ledger.find(owner, sandbox_id)
+            if sandbox.state not in _CAN_BE_TAKEN:
+                raise not_running(sandbox)
+            return await self._take(owner, sandbox, spec, state)
+
+    async def check_wish(self, spec: SnapshotSpec) -> None:
+        """Whether there may be such a snapshot."""
+        spec.checked()
+        if spec.name is not None and spec.name in {one.name for one in await self._node.templates()}:
+            raise Conflict(f"{spec.name!r} is the name of a template", code="name_taken", hint="Choose another name.")
+
+    async def _take(self, owner: str, sandbox: Sandbox, spec: SnapshotSpec, state: SnapshotState) -> Snapshot:
         now = self._clock.now()
         snapshot = Snapshot(
             id=ids.mint(ids.SNAPSHOT, to_us(now) // 1000, secrets.token_bytes(16)),
@@ -124,14 +132,19 @@ class Snapshots:
         with anyio.CancelScope(shield=True):
             try:
                 taken = await self._node.image_take(sandbox.id, snapshot.id, memory=spec.memory)
+                snapshot = replace(snapshot, has_memory=taken.has_memory).ready(taken.memory_bytes, taken.disk_bytes)
+                snapshot = replace(snapshot, state=state)
+                await self._store.write(rows.ready, snapshot)
             except BaseException:
-                await self._store.write(rows.remove, snapshot.id)
+                await self.discard(snapshot.id)
                 raise
-            snapshot = replace(snapshot, has_memory=taken.has_memory).ready(taken.memory_bytes, taken.disk_bytes)
-            await self._store.write(rows.ready, snapshot)
         if snapshot.expires_at is not None:
-            self._expiry.set()
+            self.expiry_changed()
         return snapshot
+
+    def expiry_changed(self) -> None:
+        """Another snapshot may be the next to expire."""
+        self._expiry.set()
 
     async def find(self, principal: Principal, reference: str) -> Snapshot:
         """By id or by name; of another owner it is as if it did not exist."""
@@ -181,10 +194,11 @@ class Snapshots:
     async def delete(self, principal: Principal, reference: str) -> None:
         """Sandboxes that were made from it have all that they need, and so have other snapshots."""
         snapshot = await self.find(principal, reference)
-        await self._remove(snapshot.id)
+        await self.discard(snapshot.id)
         self._events.report(self._events.of(principal, "snapshot.deleted", target=snapshot.id))
 
-    async def _remove(self, snapshot_id: str) -> None:
+    async def discard(self, snapshot_id: str) -> None:
+        """Remove record and image. Idempotent."""
         # The record first: what is on the node without one is removed at the next start, the other way round it is not.
         await self._store.write(rows.remove, snapshot_id)
         with anyio.CancelScope(shield=True):
@@ -193,19 +207,19 @@ class Snapshots:
     async def _keep_last(self, owner: str, sandbox_id: str, keep_last: int) -> None:
         mine = await self._store.read(rows.page, owner, sandbox_id, None, limits.SNAPSHOTS_MAX)
         for old in beyond(mine, keep_last):
-            await self._remove(old.id)
+            await self.discard(old.id)
 
     async def fork(self, principal: Principal, reference: str, count: int, timeout_s: float | None) -> list[Fork]:
         """Live copies of a sandbox, each with an identity of its own; one that fails does not spoil the others."""
         if not 1 <= count <= limits.FORKS_MAX:
             raise InvalidArgument(f"count is not between 1 and {limits.FORKS_MAX}", code="invalid_argument")
         sandbox = await self._ledger.find(principal.owner, reference)
-        snapshot = await self.take(principal, sandbox.id, SnapshotSpec())
+        snapshot = await self._in_turn(principal.owner, sandbox.id, SnapshotSpec(), SnapshotState.PASSING)
         try:
             return await self._copies(principal, sandbox, snapshot, count, timeout_s)
         finally:
             with anyio.CancelScope(shield=True):
-                await self._remove(snapshot.id)
+                await self.discard(snapshot.id)
 
     async def _copies(
         self, principal: Principal, sandbox: Sandbox, snapshot: Snapshot, count: int, timeout_s: float | None
@@ -215,6 +229,7 @@ class Snapshots:
             metadata=sandbox.metadata,
             timeout_s=sandbox.timeout_s if timeout_s is None else timeout_s,
             on_deadline=sandbox.on_deadline,
+            on_budget=sandbox.on_budget,
             idle_timeout_s=sandbox.idle_timeout_s,
             auto_resume=sandbox.auto_resume,
             volumes=sandbox.volumes,
@@ -240,8 +255,8 @@ class Snapshots:
         known = {record.snapshot.id: record.snapshot for record in await self._store.read(rows.every)}
         there = self._node.image_ids()
         for snapshot in known.values():
-            if snapshot.state is SnapshotState.MAKING:
-                await self._remove(snapshot.id)
+            if snapshot.state is not SnapshotState.READY:
+                await self.discard(snapshot.id)
             elif snapshot.id not in there:
                 log.error("snapshot_lost", snapshot_id=snapshot.id)
         for stranger in there - known.keys():
@@ -251,6 +266,6 @@ class Snapshots:
         """Remove what has expired, then wait for the next one."""
         self._expiry = anyio.Event()
         for snapshot_id in await self._store.read(rows.expired, self._clock.now()):
-            await self._remove(snapshot_id)
+            await self.discard(snapshot_id)
         next_at: datetime | None = await self._store.read(rows.next_expiry)
         await self._clock.wait_until(next_at, self._expiry)

@@ -60,7 +60,7 @@ def from_snapshot(spec: SandboxSpec, snapshot: Snapshot) -> SandboxSpec:
 def _snapshot(connection: Connection, owner: str, name: str) -> Snapshot | None:
     look_up = snapshot_rows.by_id if ids.is_id(ids.SNAPSHOT, name) else snapshot_rows.by_name
     found = look_up(connection, owner, name)
-    if found is not None and found.state is SnapshotState.READY:
+    if found is not None and found.state is not SnapshotState.MAKING:
         return found
     if ids.is_id(ids.SNAPSHOT, name):
         raise NotFound(f"there is no snapshot {name!r}", code="snapshot_not_found", hint="List the snapshots.")

@@ -25,7 +25,7 @@ from atoll.control.sandboxes import not_running
 from atoll.control.usage import Metering
 from atoll.model import limits
 from atoll.model.errors import InvalidArgument, NotFound
-from atoll.model.lifecycle import State, Trigger
+from atoll.model.lifecycle import SLEEPING, SleepReason, State, Trigger
 from atoll.model.sandbox import DeadlineAction, Sandbox, check_timeout, hostname_of
 from atoll.model.snapshot import Snapshot
 from atoll.wire.node import NodePort, SandboxOrder
@@ -60,12 +60,12 @@ class States:
             sandbox = await self._ledger.find(principal.owner, sandbox.id)
             return sandbox if sandbox.state is State.STANDBY else await self._freeze(sandbox, principal)
 
-    async def _freeze(self, sandbox: Sandbox, by: Principal | None) -> Sandbox:
+    async def _freeze(self, sandbox: Sandbox, by: Principal | None, why: SleepReason = SleepReason.ASKED) -> Sandbox:
         if sandbox.state is not State.RUNNING:
             raise not_running(sandbox)
         with anyio.CancelScope(shield=True):
             await self._node.sandbox_standby(sandbox.id)
-            sandbox = await self._advance(sandbox, Trigger.FROZEN, by=by)
+            sandbox = await self._advance(sandbox, Trigger.FROZEN, by=by, sleep=why)
         return sandbox
 
     async def pause(self, principal: Principal, reference: str, *, memory: bool = True) -> Sandbox:
@@ -75,11 +75,18 @@ class States:
             sandbox = await self._ledger.find(principal.owner, sandbox.id)
             return sandbox if sandbox.state is State.PAUSED else await self._pause(sandbox, principal, memory=memory)
 
-    async def _pause(self, sandbox: Sandbox, by: Principal | None, *, memory: bool = True) -> Sandbox:
+    async def _pause(
+        self,
+        sandbox: Sandbox,
+        by: Principal | None,
+        *,
+        memory: bool = True,
+        why: SleepReason = SleepReason.ASKED,
+    ) -> Sandbox:
         if sandbox.state not in (State.RUNNING, State.STANDBY):
             raise not_running(sandbox)
         with anyio.CancelScope(shield=True):
-            sandbox = await self._advance(sandbox, Trigger.PAUSE_ASKED, by=by)
+            sandbox = await self._advance(sandbox, Trigger.PAUSE_ASKED, by=by, sleep=why)
             if sandbox.state is not State.PAUSING:
                 raise not_running(sandbox)
             await self._metering.last(sandbox.id)
@@ -93,14 +100,19 @@ class States:
             raise not_running(paused)
         return paused
 
-    async def resume(self, principal: Principal, reference: str, timeout_s: float | None = None) -> Sandbox:
-        """Wake a sandbox that sleeps, with a deadline from now on; one that runs is returned as it is."""
+    async def resume(
+        self, principal: Principal, reference: str, timeout_s: float | None = None, *, memory: bool = True
+    ) -> Sandbox:
+        """Wake a sandbox that sleeps, with a deadline from now on; one that runs is returned as it is.
+
+        Without `memory` one that is paused boots from its disk.
+        """
         if timeout_s is not None:
             check_timeout(timeout_s)
         sandbox = await self._ledger.find(principal.owner, reference)
         async with self.exclusive.turn(sandbox.id):
             sandbox = await self._ledger.find(principal.owner, sandbox.id)
-            return await self._resume(sandbox, principal, timeout_s)
+            return await self._resume(sandbox, principal, timeout_s, memory=memory)
 
     async def awake(self, sandbox: Sandbox) -> Sandbox:
         """The sandbox, running: a call or a connection has come for it. Conflict (not_running) if it may not wake."""
@@ -111,10 +123,18 @@ class States:
             return await self._resume(record.sandbox if record else sandbox, None, None, asleep=True)
 
     async def _resume(
-        self, sandbox: Sandbox, by: Principal | None, timeout_s: float | None, *, asleep: bool = False
+        self,
+        sandbox: Sandbox,
+        by: Principal | None,
+        timeout_s: float | None,
+        *,
+        asleep: bool = False,
+        memory: bool = True,
     ) -> Sandbox:
+        if sandbox.state in SLEEPING:
+            await self._metering.check_budget(sandbox)
         if sandbox.state is State.PAUSED:
-            return await self._restore(sandbox, by, order_of(sandbox), timeout_s)
+            return await self._restore(sandbox, by, replace(order_of(sandbox), memory=memory), timeout_s)
         if sandbox.state not in (State.RUNNING, State.STANDBY):
             raise not_running(sandbox)
         with anyio.CancelScope(shield=True):
@@ -125,6 +145,7 @@ class States:
                 deadline_at = self._from_now(sandbox, timeout_s) if renewed else None
                 sandbox = await self._advance(sandbox, Trigger.THAWED, deadline_at=deadline_at, by=by)
                 self._deadlines.note_running(sandbox)
+                self._metering.note_awake(sandbox.budget)
         return sandbox
 
     async def _restore(
@@ -146,6 +167,7 @@ class States:
         if running.state is not State.RUNNING:
             raise not_running(running)
         self._deadlines.note_running(running)
+        self._metering.note_awake(running.budget)
         return running
 
     async def rollback(self, principal: Principal, reference: str, snapshot: Snapshot) -> Sandbox:
@@ -167,18 +189,19 @@ class States:
                 await self._node.sandbox_rollback(order)
             return await self._ledger.find(principal.owner, sandbox.id)
 
-    async def put_to_sleep(self, sandbox_id: str) -> None:
-        """A deadline has come that does not kill. If it fails the sandbox goes on, and it is tried again later."""
+    async def put_to_sleep(self, sandbox_id: str, action: DeadlineAction, why: SleepReason) -> None:
+        """Stop a sandbox in a way that does not kill. If it fails the sandbox goes on, and it is tried again later."""
         async with self.exclusive.turn(sandbox_id):
             record = await self._ledger.record(sandbox_id)
             if record is None:
                 return
             sandbox = record.sandbox
             try:
-                if sandbox.on_deadline is DeadlineAction.PAUSE and sandbox.state in (State.RUNNING, State.STANDBY):
-                    await self._pause(sandbox, None)
-                elif sandbox.on_deadline is DeadlineAction.STANDBY and sandbox.state is State.RUNNING:
-                    await self._freeze(sandbox, None)
+                pauses = action in (DeadlineAction.PAUSE, DeadlineAction.PAUSE_DISK)
+                if pauses and sandbox.state in (State.RUNNING, State.STANDBY):
+                    await self._pause(sandbox, None, memory=action is DeadlineAction.PAUSE, why=why)
+                elif action is DeadlineAction.STANDBY and sandbox.state is State.RUNNING:
+                    await self._freeze(sandbox, None, why)
             except Exception as error:  # nobody waits for this, and whatever it is, the sandbox goes on
                 log.error("sandbox_stays_awake", sandbox_id=sandbox_id, error=repr(error))
                 now = self._clock.now()
@@ -191,9 +214,15 @@ class States:
         return self._clock.now() + check_timeout(sandbox.timeout_s if timeout_s is None else timeout_s)
 
     async def _advance(
-        self, sandbox: Sandbox, trigger: Trigger, *, deadline_at: datetime | None = None, by: Principal | None = None
+        self,
+        sandbox: Sandbox,
+        trigger: Trigger,
+        *,
+        deadline_at: datetime | None = None,
+        by: Principal | None = None,
+        sleep: SleepReason | None = None,
     ) -> Sandbox:
-        known = await self._ledger.advance(sandbox.id, Note(trigger), deadline_at=deadline_at, by=by)
+        known = await self._ledger.advance(sandbox.id, Note(trigger, sleep=sleep), deadline_at=deadline_at, by=by)
         if known is None:
             raise NotFound("the sandbox is not on record any more", code="sandbox_not_found")
         return known

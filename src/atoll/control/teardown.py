@@ -51,6 +51,8 @@ class Teardown:
         pause_s = limits.TEARDOWN_RETRY_S_MIN
         try:
             while not await self._attempt(action, after):
+                if self._tasks.cancel_scope.cancel_called:
+                    return  # a job that was begun during the stop may not hear of it: the next start finishes it
                 await anyio.sleep(pause_s)
                 pause_s = min(pause_s * 2, limits.TEARDOWN_RETRY_S_MAX)
         finally:

@@ -1,4 +1,4 @@
-"""Usage: sandboxes are sampled, counted and, where a budget is spent, ended.
+"""Usage: sandboxes are sampled, counted and, where a budget is spent, stopped as their owners chose.
 
 One task samples all sandboxes that run, every so often. Counting goes on from the moment up to which the database says
 that it has been done, whichever server did it; see `model.usage`. A sandbox that ends is sampled once more.
@@ -6,7 +6,7 @@ that it has been done, whichever server did it; see `model.usage`. A sandbox tha
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -16,18 +16,20 @@ from sqlalchemy import Connection
 
 from atoll.control.authz import Principal
 from atoll.control.clock import Clock
+from atoll.control.clockjumps import ClockJumps
 from atoll.control.store import sandboxes as sandbox_rows
 from atoll.control.store import tenants as tenant_rows
 from atoll.control.store import usage as rows
 from atoll.control.store.creates import month_begin, over_budget
 from atoll.control.store.engine import Store
+from atoll.control.store.sandboxes import Record
 from atoll.control.store.usage import UsageFilter as UsageFilter
 from atoll.control.store.usage import UsageSum
 from atoll.model import limits
-from atoll.model.errors import InvalidArgument
-from atoll.model.lifecycle import State
+from atoll.model.errors import InvalidArgument, LimitExceeded
+from atoll.model.lifecycle import SleepReason, State
 from atoll.model.quota import Quota
-from atoll.model.sandbox import Budget
+from atoll.model.sandbox import Budget, DeadlineAction, Sandbox
 from atoll.model.text import is_text
 from atoll.model.usage import Prices, Sample, Usage
 from atoll.wire.node import NodePort
@@ -66,6 +68,7 @@ class Metering:
         self._clock = clock
         self.prices = prices
         self._interval = timedelta(seconds=interval_s)
+        self.jumps = ClockJumps(store, clock)
         self._awaited: datetime | None = None
         self._changed = anyio.Event()
         self._counted_at: datetime | None = None
@@ -85,21 +88,39 @@ class Metering:
         if self._awaited is None or spent_at < self._awaited:
             self._changed.set()
 
-    async def step(self, end: Callable[[str], Awaitable[None]]) -> None:
-        """Count everything, end what has spent its budget, and wait for the next round."""
+    def note_awake(self, budget: Budget) -> None:
+        """Some sandbox that has used a part of its budget runs again, or has another budget."""
+        if budget != Budget():
+            self._changed.set()
+
+    async def check_budget(self, sandbox: Sandbox) -> None:
+        """Refuse to wake a sandbox whose budget, or its tenant's, is spent: it would be stopped again at once."""
+        # From standby a sandbox wakes in milliseconds, so the database is asked only where there is a reason.
+        if sandbox.state is State.STANDBY and sandbox.sleep_reason is not SleepReason.BUDGET_SPENT:
+            return
+        if await self._store.read(_is_spent, sandbox.id, self.prices, self._clock.now()):
+            raise LimitExceeded(
+                "the budget of the sandbox, or of its tenant, is spent",
+                code="budget_spent",
+                hint="Give the sandbox a larger budget, have the tenant's raised, or wait for the next month.",
+            )
+
+    async def step(self, stop: Callable[[str], Awaitable[None]]) -> None:
+        """Count everything, stop what has spent its budget, and wait for the next round."""
         self._awaited = None
         self._changed = anyio.Event()
         await self.count()
         now = self._clock.now()
         spent = await self._store.read(_spent, self.prices, now)
         for sandbox_id in spent.sandbox_ids:
-            await end(sandbox_id)
+            await stop(sandbox_id)
         self._awaited = min(now + self._interval, spent.look_at or now + self._interval)
         await self._clock.wait_until(self._awaited, self._changed)
 
     async def count(self) -> None:
         """Bring the record of all that runs up to now."""
         metered = [meter.sandbox_id for meter in await self._store.read(rows.meters)]
+        await self.jumps.settle()
         if metered:
             with anyio.move_on_after(limits.SAMPLE_S_MAX):
                 samples = await self._node.sample(metered)
@@ -110,6 +131,7 @@ class Metering:
     async def last(self, sandbox_id: str) -> None:
         """Count a sandbox that is about to go, for the last time. It goes whether this succeeds or not."""
         sample: Sample | None = None
+        await self.jumps.settle()
         with anyio.move_on_after(limits.SAMPLE_LAST_S_MAX):
             try:
                 sample = (await self._node.sample([sandbox_id])).get(sandbox_id)
@@ -131,9 +153,23 @@ class Metering:
         return await self._store.read(rows.total_of_owner, principal.owner, month_begin(self._clock.now()))
 
 
+def _is_spent(connection: Connection, sandbox_id: str, prices: Prices, now: datetime) -> bool:
+    record = sandbox_rows.by_id(connection, sandbox_id)
+    return record is not None and sandbox_id in _judged(connection, [record], prices, now).sandbox_ids
+
+
 def _spent(connection: Connection, prices: Prices, now: datetime) -> Spent:
     """Sandboxes that run on a spent budget, their own or their tenant's; and when the next one may be."""
     running = [one for one in sandbox_rows.live(connection) if one.sandbox.state in COUNTED]
+    return _judged(connection, [one for one in running if not _stopped(one.sandbox)], prices, now)
+
+
+def _stopped(sandbox: Sandbox) -> bool:
+    """Whether it is where a spent budget leads it already. In standby it still uses what it holds."""
+    return sandbox.state is State.STANDBY and sandbox.on_budget is DeadlineAction.STANDBY
+
+
+def _judged(connection: Connection, running: Sequence[Record], prices: Prices, now: datetime) -> Spent:
     over: set[str] = set()
     looks: list[datetime] = []
     by_owner: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Use cases of volumes: create, clone, list, find, delete."""
+"""Use cases of volumes: create, clone, list, find, delete; and the ways to their snapshots and files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from atoll.control.authz import Principal
 from atoll.control.clock import Clock
 from atoll.control.events import Events
 from atoll.control.store import volumes as rows
+from atoll.control.store import volumesnapshots as snapshot_rows
 from atoll.control.store.engine import Store
 from atoll.control.store.moments import to_us
+from atoll.control.volumefiles import VolumeFiles
+from atoll.control.volumesnapshots import VolumeSnapshots
+from atoll.control.volumetokens import VolumeTokens
 from atoll.model import ids
 from atoll.model.errors import InvalidArgument, NotFound
 from atoll.model.sandbox import check_name
@@ -23,20 +27,35 @@ from atoll.wire.node import NodePort
 class Volumes:
     """The volumes of all owners."""
 
-    def __init__(self, store: Store, events: Events, node: NodePort, clock: Clock) -> None:
+    def __init__(self, store: Store, events: Events, node: NodePort, clock: Clock, secret: bytes = b"") -> None:
         self._store = store
         self._events = events
         self._node = node
         self._clock = clock
+        self.snapshots = VolumeSnapshots(store, events, node, clock)
+        self.tokens = VolumeTokens(secret, store)
 
     async def create(
-        self, principal: Principal, name: str, quota_bytes: int | None, source: str | None = None
+        self,
+        principal: Principal,
+        name: str,
+        quota_bytes: int | None,
+        source: str | None = None,
+        snapshot: str | None = None,
     ) -> Volume:
-        """A new volume, empty or a clone of another. It exists on the node before it is on record, and only so."""
+        """A new volume, empty, or a clone of another or of one of its snapshots.
+
+        It exists on the node before it is on record, and only so.
+        """
         check_name("name", name)
         if ids.is_id(ids.VOLUME, name):
             raise InvalidArgument("this name looks like the id of a volume", code="invalid_name")
+        if snapshot is not None and source is None:
+            raise InvalidArgument("a snapshot needs the volume that it is of, as source", code="invalid_body")
         origin = None if source is None else await self.find(principal, source)
+        disk = origin.id if origin else ""
+        if origin is not None and snapshot is not None:
+            disk = (await self.snapshots.find(origin, snapshot)).id
         size = quota_bytes if quota_bytes is not None else (origin.quota_bytes if origin else DEFAULT_QUOTA_BYTES)
         now = self._clock.now()
         volume = Volume(
@@ -46,7 +65,7 @@ class Volumes:
             created_at=now,
         )
         with anyio.CancelScope(shield=True):
-            await self._node.volume_create(volume.id, volume.quota_bytes, origin.id if origin else "")
+            await self._node.volume_create(volume.id, volume.quota_bytes, disk)
             try:
                 await self._store.write(rows.add, principal.owner, volume)
             except BaseException:
@@ -67,16 +86,22 @@ class Volumes:
         return [replace(one, used_bytes=await self._node.volume_used_bytes(one.id)) for one in found]
 
     async def delete(self, principal: Principal, reference: str) -> None:
-        """Conflict (volume_in_use) while a sandbox, also one that is paused, has it."""
+        """With its snapshots. Conflict (volume_in_use) while a sandbox, also one that is paused, has it."""
         volume = await self.find(principal, reference)
-        await self._store.write(rows.remove, volume.id)
         with anyio.CancelScope(shield=True):
+            for snapshot_id in await self._store.write(rows.remove, volume.id):
+                await self._node.volume_snapshot_remove(snapshot_id)
             await self._node.volume_remove(volume.id)
         self._events.report(self._events.of(principal, "volume.deleted", target=volume.id))
 
+    async def files(self, principal: Principal, reference: str) -> VolumeFiles:
+        """The files of a volume, by its id or name."""
+        return await VolumeFiles.of(self._store, self._node, principal, reference)
+
     async def reconcile(self) -> None:
         """At start: a volume that is not on record was left by a create or a delete that was cut short."""
-        for stranger in self._node.volume_ids() - await self._store.read(rows.every_id):
+        known = await self._store.read(rows.every_id) | await self._store.read(snapshot_rows.every_id)
+        for stranger in self._node.volume_ids() - known:
             await self._node.volume_remove(stranger)
 
 

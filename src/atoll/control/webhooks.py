@@ -3,7 +3,7 @@
 A delivery is on record with its event. It is claimed before it is sent, by moving its due time past the attempt, so a
 server that dies in the middle leaves it to be sent again: a receiver may hear of an event twice, and knows it by its
 id. The signature is that of Standard Webhooks: `webhook-id`, `webhook-timestamp` and `webhook-signature`, HMAC-SHA256
-over the three parts `id.timestamp.body`.
+over the three parts `id.timestamp.body`. What signs is encrypted in the database, as secrets are.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ from sqlalchemy import Connection
 from atoll.control.authz import Principal
 from atoll.control.clock import Clock
 from atoll.control.events import Events, as_json
-from atoll.control.posting import Post, Posted
+from atoll.control.posting import Post as Post
+from atoll.control.posting import Posted
 from atoll.control.store import events as event_rows
 from atoll.control.store import webhooks as rows
 from atoll.control.store.engine import Store
 from atoll.control.store.moments import to_us
-from atoll.control.store.webhooks import Delivery, DeliveryState
+from atoll.control.store.webhooks import NATIVE, DeliveryState
+from atoll.control.store.webhooks import Delivery as Delivery
 from atoll.control.store.webhooks import Webhook as Webhook
+from atoll.control.vault import Vault
 from atoll.model import ids, limits
-from atoll.model.errors import InvalidArgument, LimitExceeded, NotFound
+from atoll.model.errors import Internal, InvalidArgument, LimitExceeded, NotFound
 from atoll.model.event import Event
 from atoll.model.text import cleaned, is_text
 from atoll.telemetry import Metrics
@@ -42,6 +45,7 @@ log = structlog.get_logger(__name__)
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - what secrets begin with, not one
 Sender = Callable[[Post], Awaitable[Posted]]
+Form = Callable[[Webhook, Delivery, Event, datetime], Post]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +59,68 @@ class Shown:
 class Webhooks:
     """The webhooks of one server, and the loop that sends to them."""
 
-    def __init__(self, store: Store, clock: Clock, events: Events, metrics: Metrics, send: Sender) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, events: Events, metrics: Metrics, vault: Vault, send: Sender
+    ) -> None:
         self._store = store
+        self._vault = vault
         self._clock = clock
         self._events = events
         self._metrics = metrics
         self._send = send
         self._room = anyio.CapacityLimiter(limits.WEBHOOK_AT_ONCE_MAX)
+        self.forms: dict[str, Form] = {NATIVE: post_of}
+        """How an event is told, by the form of a webhook; a façade adds its vendor's."""
 
-    async def create(self, by: Principal, url: str, actions: tuple[str, ...]) -> Webhook:
-        """A new webhook. Its secret is shown with it, and whenever it is shown to an admin."""
-        _check(url, actions)
+    async def create(
+        self,
+        by: Principal,
+        url: str,
+        actions: tuple[str, ...],
+        *,
+        name: str = "",
+        enabled: bool = True,
+        form: str = NATIVE,
+        secret: str = "",
+    ) -> Webhook:
+        """A new webhook. Its secret is shown with it, and whenever it is shown to an admin.
+
+        It is made here; where a form signs in another way, its owner may bring one.
+        """
+        _check(url, actions, name, secret, form)
         now = self._clock.now()
         hook = Webhook(
             id=ids.mint(ids.WEBHOOK, to_us(now) // 1000, secrets.token_bytes(16)),
             owner=by.owner,
             url=url,
-            secret=SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode("ascii"),
+            secret=secret or SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode("ascii"),
             actions=actions,
             created_at=now,
+            name=name,
+            enabled=enabled,
+            form=form,
         )
-        await self._store.write(_add, hook, self._events.of(by, "webhook.created", target=hook.id, detail={"url": url}))
+        kept = replace(hook, secret=self._vault.seal(hook.secret, _label(hook)))
+        await self._store.write(_add, kept, self._events.of(by, "webhook.created", target=hook.id, detail={"url": url}))
         self._events.written()
         return hook
 
     async def every(self, owner: str) -> list[Webhook]:
-        return await self._store.read(rows.of_owner, owner)
+        return [self._opened(hook) for hook in await self._store.read(rows.of_owner, owner)]
+
+    async def get(self, owner: str, hook_id: str) -> Webhook:
+        return self._opened(await self._find(owner, hook_id))
+
+    async def change(self, by: Principal, hook: Webhook) -> Webhook:
+        """Another address, name, secret, other actions, or a pause, for one that was found; what waits goes there."""
+        _check(hook.url, hook.actions, hook.name, hook.secret, hook.form)
+        known = await self._find(by.owner, hook.id)
+        kept = replace(hook, secret=self._vault.seal(hook.secret, _label(hook)) if hook.secret else known.secret)
+        await self._store.write(
+            _change, kept, self._events.of(by, "webhook.changed", target=hook.id, detail={"url": hook.url})
+        )
+        self._events.written()
+        return hook
 
     async def remove(self, by: Principal, hook_id: str) -> None:
         await self._find(by.owner, hook_id)
@@ -105,6 +145,24 @@ class Webhooks:
             next_due = await self._store.read(rows.next_due)
             await self._clock.wait_until(min(look_at, max(next_due or look_at, now)), added)
 
+    async def reseal(self) -> None:
+        """Encrypt with the first key what is encrypted with an older one, or not at all; done at start."""
+        for hook in await self._store.read(rows.everything):
+            if not self._vault.is_current(hook.secret):
+                secret = self._opened(hook).secret
+                if secret:
+                    await self._store.write(rows.reseal, hook, self._vault.seal(secret, _label(hook)))
+
+    def _opened(self, hook: Webhook) -> Webhook:
+        """A webhook with its secret in the clear; with none if the key that it needs is gone."""
+        if hook.secret.startswith(SECRET_PREFIX):  # kept by a version that did not encrypt it
+            return hook
+        try:
+            return replace(hook, secret=self._vault.open(hook.secret, _label(hook)).reveal())
+        except Internal as error:
+            log.error("webhook_secret_unusable", webhook_id=hook.id, error=error.message)
+            return replace(hook, secret="")
+
     async def _deliver(self, delivery: Delivery) -> None:
         async with self._room:
             claimed_until = self._clock.now() + timedelta(seconds=limits.WEBHOOK_S_MAX * 2)
@@ -112,10 +170,15 @@ class Webhooks:
                 return
             hook = await self._store.read(rows.by_id, delivery.webhook_id)
             event = await self._store.read(event_rows.by_number, delivery.event_number)
+            hook = self._opened(hook) if hook else None
             if hook is None or event is None:
                 posted = Posted(None, "the webhook or the event is gone", final=True)
+            elif not hook.secret:  # never sent unsigned; the key may come back
+                posted = Posted(None, "the secret that signs it cannot be decrypted: its key is not there")
+            elif hook.form not in self.forms:  # what spoke this form is not installed any more; it may come back
+                posted = Posted(None, f"nobody here speaks the form {hook.form!r}")
             else:
-                posted = await self._send(post_of(hook, delivery, event, self._clock.now()))
+                posted = await self._send(self.forms[hook.form](hook, delivery, event, self._clock.now()))
             settled = settle(replace(delivery, attempts=delivery.attempts + 1), posted, self._clock.now())
             self._metrics.webhook_deliveries.labels(settled.state.value).inc()
             await self._store.write(rows.settle, settled)
@@ -125,6 +188,11 @@ class Webhooks:
         if hook is None or hook.owner != owner:
             raise NotFound(f"there is no webhook {hook_id[:80]!r}", code="webhook_not_found")
         return hook
+
+
+def _label(hook: Webhook) -> str:
+    """What a sealed secret is bound to: moved to another row it does not open."""
+    return f"webhook\0{hook.owner}\0{hook.id}"
 
 
 def post_of(hook: Webhook, delivery: Delivery, event: Event, now: datetime) -> Post:
@@ -164,7 +232,13 @@ def retry_s(attempts: int) -> float:
     return min(limits.WEBHOOK_RETRY_S_MIN * 3.0 ** (attempts - 1), limits.WEBHOOK_RETRY_S_MAX)
 
 
-def _check(url: str, actions: tuple[str, ...]) -> None:
+def _check(url: str, actions: tuple[str, ...], name: str, secret: str, form: str) -> None:
+    if len(name) > limits.KEY_NAME_CHARS_MAX or not is_text(name):
+        raise InvalidArgument("the name of a webhook is too long, or no text", code="invalid_name")
+    if len(secret) > limits.WEBHOOK_SECRET_CHARS_MAX or not secret.isascii() or not (secret + "x").isprintable():
+        raise InvalidArgument("the secret of a webhook is printable ASCII, and not long", code="invalid_secret")
+    if secret and form == NATIVE and not secret.startswith(SECRET_PREFIX):
+        raise InvalidArgument("the secret of a webhook is made by the server", code="invalid_secret")
     try:
         parts = urlsplit(url)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -191,6 +265,11 @@ def _add(connection: Connection, hook: Webhook, event: Event) -> None:
         raise LimitExceeded("the tenant has too many webhooks", code="too_many_webhooks", hint="Remove some.")
     rows.add(connection, hook)
     event_rows.add(connection, event)
+
+
+def _change(connection: Connection, hook: Webhook, event: Event) -> None:
+    if rows.change(connection, hook):
+        event_rows.add(connection, event)
 
 
 def _remove(connection: Connection, hook_id: str, event: Event) -> None:

@@ -69,8 +69,8 @@ class Context:
     # --- what callers ask for ---
 
     def submit(self, request: Request) -> Execution:
-        if not self.language.takes_env and (request.env or request.stdin is not None):
-            raise Refused("unsupported", f"{self.language.name} takes no env and no stdin for one run")
+        if not self.language.takes_env and request.env:
+            raise Refused("unsupported", f"{self.language.name} takes no env for one run: set it in the code")
         execution = Execution(request, self.id)
         with self._lock:
             if self._closed:
@@ -173,13 +173,13 @@ class Context:
 
         threading.Thread(target=start, daemon=True).start()
 
-    def wait_reseeded(self, deadline_s: float) -> None:
+    def wait_reseeded(self, deadline_s: float) -> bool:
+        """Whether the interpreter has new random numbers; a busy one draws them before its next instruction."""
         with self._lock:
             runner, busy = self._runner, self._current is not None
         if runner is None or busy or not runner.ready or self.language.reseed != "message":
-            return
-        if not runner.reseeded.wait(max(0.0, deadline_s - time.monotonic())):
-            self.restart()  # fail closed
+            return True
+        return runner.reseeded.wait(max(0.0, deadline_s - time.monotonic()))
 
     # --- under the lock: the queue ---
 
@@ -363,4 +363,5 @@ class Contexts:
             context.reseed()
         deadline_s = time.monotonic() + limits.CONTEXT_RESEED_S_MAX
         for context in contexts:
-            context.wait_reseeded(deadline_s)
+            if not context.wait_reseeded(deadline_s):
+                raise Refused("reseed_failed", f"the context {context.id} did not draw new random numbers in time")

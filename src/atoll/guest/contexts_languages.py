@@ -25,6 +25,8 @@ ALIASES = {
     "shell": "bash",
 }
 OURS = {"python": "python3", "javascript": "node", "typescript": "node", "bash": "bash", "java": "java"}
+# The Jupyter protocol has no word for a variable of one run; in these languages the bridge knows how to set one.
+KERNELS_WITH_ENV = frozenset({"python", "r"})
 _APP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _RUNNERS = f"{_APP}/atoll/guest/runners"
 _IMPORT = f"import sys; sys.path.insert(0, {_APP!r}); from atoll.guest.runners.{{0}} import main; main({{1}})"
@@ -42,7 +44,7 @@ class Language:
     argv: tuple[str, ...]
     protocol: str = "frames"
     reseed: str = "restart"  # or "message"
-    takes_env: bool = True  # whether variables and standard input can be given for one run
+    takes_env: bool = True  # whether variables can be given for one run
 
 
 def canonical(name: str) -> str:
@@ -59,7 +61,9 @@ def find(name: str, user: User, path: str) -> Language:
         return _ours(wanted)
     kernel = _kernel(wanted, user)
     if kernel is not None:
-        return Language(wanted, ("python3", "-c", _IMPORT.format("jupyter", repr(kernel))), takes_env=False)
+        argv = ("python3", "-c", _IMPORT.format("jupyter", repr(kernel)))
+        spoken = kernels(user)[kernel].get("language")
+        return Language(wanted, argv, takes_env=isinstance(spoken, str) and spoken.lower() in KERNELS_WITH_ENV)
     raise Refused("unsupported", f"there is no language {wanted[:64]!r} here; there are {', '.join(known(user, path))}")
 
 
@@ -70,7 +74,8 @@ def _ours(name: str) -> Language:
         return Language(name, ("bash", "--norc", "--noprofile", "--noediting", "-i"), protocol="bash", reseed="message")
     if name == "java":
         options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-        return Language(name, ("java", *options, f"{_RUNNERS}/JavaRunner.java"), takes_env=False)
+        opens = ("--add-opens=java.base/java.lang=ALL-UNNAMED", "--add-opens=java.base/java.util=ALL-UNNAMED")
+        return Language(name, ("java", *options, *opens, f"{_RUNNERS}/JavaRunner.java"))
     return Language(name, ("sh", "-c", _NODE, f"{_RUNNERS}/node.js", name))
 
 

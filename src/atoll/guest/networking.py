@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
+from atoll.guest import javastore
 from atoll.guest.channel import Channel
 from atoll.guest.failure import Refused
 from atoll.guest.params import Params, environment, record, text
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 CERTIFICATE = "/usr/local/share/ca-certificates/atoll.crt"
 _JAVA_STORE = "/etc/ssl/certs/java/cacerts"
+_JAVA_ALIAS = "atoll"
 _BEGIN = "# Atoll: the authority of this sandbox\n"
 _KEYTOOL_S_MAX = 20.0
 
@@ -39,7 +42,7 @@ def change(agent: Agent, params: Params, channel: Channel) -> None:
     notes: list[str] = []
     if certificate:
         env = {**_trust_variables(), **env}
-        for install in (_install_bundle, _install_java):
+        for install in () if _is_installed(certificate) else (_install_certificate, _install_java, _install_bundle):
             try:
                 install(certificate)
             except OSError as error:
@@ -66,11 +69,23 @@ def _trust_variables() -> dict[str, str]:
     }
 
 
-def _install_bundle(certificate: str) -> None:
+def _is_installed(certificate: str) -> bool:
+    """Whether nothing is to be done: a secret was changed, and whom to trust was not. The bundle is written last."""
+    try:
+        with open(BUNDLE) as file:
+            return file.read().endswith(_BEGIN + certificate)
+    except OSError:
+        return False
+
+
+def _install_certificate(certificate: str) -> None:
     os.makedirs(os.path.dirname(CERTIFICATE), exist_ok=True)
     with open(CERTIFICATE, "w") as file:
         file.write(certificate)
     os.chmod(CERTIFICATE, 0o644)
+
+
+def _install_bundle(certificate: str) -> None:
     os.makedirs(os.path.dirname(BUNDLE), exist_ok=True)
     try:
         with open(BUNDLE) as file:
@@ -84,12 +99,31 @@ def _install_bundle(certificate: str) -> None:
     os.replace(fresh, BUNDLE)
 
 
-def _install_java(_certificate: str) -> None:
-    """Java has a store of its own, and reads the file that lies there by now; without Java there is nothing to do."""
-    keytool = shutil.which("keytool")
-    if keytool is None or not os.path.exists(_JAVA_STORE):
+def _install_java(certificate: str) -> None:
+    """Java has a store of its own; without Java there is nothing to do."""
+    try:
+        with open(_JAVA_STORE, "rb") as file:
+            before = file.read()
+    except FileNotFoundError:
         return
-    base = [keytool, "-keystore", _JAVA_STORE, "-storepass", "changeit", "-alias", "atoll"]
+    try:
+        after = javastore.with_certificate(before, _JAVA_ALIAS, javastore.der_of(certificate), time.time_ns() // 10**6)
+    except javastore.NotReadable:
+        _install_by_keytool()
+        return
+    fresh = f"{_JAVA_STORE}.atoll"
+    with open(fresh, "wb") as file:
+        file.write(after)
+    os.chmod(fresh, 0o644)
+    os.replace(fresh, _JAVA_STORE)
+
+
+def _install_by_keytool() -> None:
+    """For a store of another format; Java's own program knows them all and takes its time."""
+    keytool = shutil.which("keytool")
+    if keytool is None:
+        return
+    base = [keytool, "-keystore", _JAVA_STORE, "-storepass", javastore.PASSWORD, "-alias", _JAVA_ALIAS]
     for argv in ([*base, "-delete"], [*base, "-importcert", "-noprompt", "-file", CERTIFICATE]):
         try:
             subprocess.run(argv, capture_output=True, timeout=_KEYTOOL_S_MAX, check=False, stdin=subprocess.DEVNULL)

@@ -40,6 +40,8 @@ class AtollError(Exception):
         self.code = code or self.default_code
         self.hint = hint
         self.detail = detail
+        self.log = ""
+        """What led to it, step by step, for the owner of a sandbox that did not start; set where that is known."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.code}: {self.message})"
@@ -189,6 +191,7 @@ GUEST_CODES: dict[str, type[AtollError]] = {
     "exists": Conflict,
     "not_empty": Conflict,
     "wrong_state": Conflict,
+    "reseed_failed": Conflict,
     "too_large": TooLarge,
     "busy": LimitExceeded,
     "too_many_processes": LimitExceeded,

@@ -78,10 +78,21 @@ class EndReason(StrEnum):
     TENANT_REMOVED = "tenant_removed"
 
 
+class SleepReason(StrEnum):
+    """Why a sandbox was put to sleep; shown to its owner until it wakes."""
+
+    ASKED = "asked"
+    DEADLINE = "deadline"
+    IDLE = "idle"
+    BUDGET_SPENT = "budget_spent"
+
+
 FINAL: Final = frozenset({State.KILLED, State.FAILED})
 LIVE: Final = frozenset(State) - FINAL
 SLEEPING: Final = frozenset({State.STANDBY, State.PAUSED})
 _KEPT: Final = (State.STANDBY, State.PAUSING, State.PAUSED, State.RESUMING)
+ASLEEP: Final = frozenset(_KEPT)
+"""Sleeping, on its way there, or on its way back."""
 
 _TABLE: Final[dict[tuple[State, Trigger], State]] = {
     (State.CREATING, Trigger.STARTED): State.RUNNING,

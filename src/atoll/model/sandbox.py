@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from atoll.model import limits
 from atoll.model.errors import InvalidArgument
-from atoll.model.lifecycle import EndReason, State
+from atoll.model.lifecycle import EndReason, SleepReason, State
 from atoll.model.policy import Policy
 from atoll.model.resources import Resources
 from atoll.model.volume import VolumeMount, check_mounts
@@ -25,10 +25,11 @@ DEFAULT_TIMEOUT_S = 300
 
 
 class DeadlineAction(StrEnum):
-    """What happens to a sandbox at its deadline, and when it was idle for as long as its owner allows."""
+    """What happens to a sandbox at its deadline, when it was idle for too long, and when its budget is spent."""
 
     KILL = "kill"
     PAUSE = "pause"
+    PAUSE_DISK = "pause_disk"  # without its memory: it boots from its disk when it wakes
     STANDBY = "standby"
 
 
@@ -64,6 +65,8 @@ class SandboxSpec:
     """An id of the caller's own: unique for ever among its sandboxes, and as good as ours to find this one."""
     on_deadline: DeadlineAction = DeadlineAction.KILL
     budget: Budget = field(default_factory=Budget)
+    on_budget: DeadlineAction = DeadlineAction.KILL
+    """How it is stopped when its budget, or its tenant's, is spent."""
     idle_timeout_s: float | None = None
     """After so long without a call, a stream or a connection, what `on_deadline` says happens; None: never."""
     auto_resume: bool = False
@@ -124,6 +127,9 @@ class Sandbox:
     volumes: tuple[VolumeMount, ...] = ()
     snapshot_id: str | None = None
     """The snapshot that it began from."""
+    on_budget: DeadlineAction = DeadlineAction.KILL
+    sleep_reason: SleepReason | None = None
+    """Why it is in standby or paused, if it is."""
 
 
 def hostname_of(sandbox: Sandbox) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -16,6 +16,7 @@ PLACEHOLDER_PREFIX = "atoll-secret-"
 PLACEHOLDER = re.compile(rb"atoll-secret-[0-9a-f]{32}")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RULE_NAME = re.compile(r"[ -.0-z|~]{1,128}")  # printable ASCII without a slash and braces
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _FORBIDDEN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade"})
 
@@ -51,6 +52,9 @@ class Secret:
     query, with `basic` also inside basic authentication. With `header` it is put there whether or not the sandbox sent
     a placeholder; `format` says how, `{}` standing for the value. Inside, the placeholder is the variable `env`, and
     the file `path` if there is one.
+
+    A secret that is `by_rule` has no hosts and no placeholder inside: it goes into the headers in which rules of a
+    policy name it, to the hosts of those rules.
     """
 
     name: str
@@ -61,11 +65,19 @@ class Secret:
     format: str = "{}"
     query: bool = False
     basic: bool = False
+    by_rule: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """Its owner's own labels."""
     version: int = 1
     created_at: datetime | None = None
     changed_at: datetime | None = None
 
     def checked(self) -> Secret:
+        self._check_metadata()
+        if self.by_rule:
+            if not _RULE_NAME.fullmatch(self.name) or self.hosts or self.env or self.path or self.header:
+                raise _wrong("a secret for rules has a printable name without braces and slashes, and nothing else")
+            return self
         check_name(self.name)
         if not 0 < len(self.hosts) <= limits.SECRET_HOSTS_MAX:
             raise _wrong(f"a secret is bound to 1 to {limits.SECRET_HOSTS_MAX} hosts")
@@ -79,6 +91,14 @@ class Secret:
         if self.format.count("{}") != 1 or len(self.format) > 128 or not self.format.isprintable():
             raise _wrong("format holds {} once, for the value")
         return self
+
+    def _check_metadata(self) -> None:
+        pairs = self.metadata.items()
+        if len(pairs) > limits.METADATA_ENTRIES_MAX or any(
+            not 0 < len(key) <= limits.METADATA_KEY_CHARS_MAX or len(value) > limits.METADATA_VALUE_CHARS_MAX
+            for key, value in pairs
+        ):
+            raise _wrong("the metadata of a secret is too large")
 
     def rules(self) -> tuple[Rule, ...]:
         rules = tuple(parse_rule(host) for host in self.hosts)
@@ -95,6 +115,8 @@ class Grant:
     rules: tuple[Rule, ...]
     placeholder: str
     value: Hidden
+    inside: bool = True
+    """Whether the sandbox itself gets the placeholder."""
 
     def bound_to(self, name: str, port: int) -> bool:
         return any(rule.matches(name, None, port) for rule in self.rules)

@@ -11,9 +11,13 @@ from atoll.model.resources import Resources
 
 
 class SnapshotState(StrEnum):
-    """`making` is on record before anything is taken; a server that dies in the middle removes it when it is back."""
+    """`making` is on record before anything is taken; a server that dies in the middle removes it when it is back.
+
+    `passing` is whole and is what forks are made from, while they are made: nobody sees it, and it goes with them.
+    """
 
     MAKING = "making"
+    PASSING = "passing"
     READY = "ready"
 
 

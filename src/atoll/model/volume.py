@@ -26,6 +26,18 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeSnapshot:
+    """What a volume held at one moment. It belongs to its volume, and goes with it."""
+
+    id: str
+    volume_id: str
+    name: str | None
+    created_at: datetime
+    used_bytes: int
+    """What the volume had written by then."""
+
+
+@dataclass(frozen=True, slots=True)
 class VolumeMount:
     """A volume at a place in a sandbox. `volume` is an id once control has looked it up, a name before."""
 

@@ -294,14 +294,14 @@ def _write(path: Path, value: str) -> None:
 def _number(path: Path) -> int:
     try:
         return int(path.read_text())
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):  # ENOENT, or ENODEV if the group goes while it is being read
         return 0
 
 
 def _field(path: Path, name: str) -> int:
     try:
         lines = path.read_text().splitlines()
-    except FileNotFoundError:
+    except OSError:  # as above
         return 0
     return next((int(line.split()[1]) for line in lines if line.split()[0] == name), 0)
 

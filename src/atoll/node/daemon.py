@@ -21,10 +21,11 @@ import structlog
 from anyio.abc import TaskGroup
 
 from atoll.model.errors import AtollError, Conflict, NotFound
+from atoll.model.lifecycle import EndReason
 from atoll.model.resources import Resources
 from atoll.model.template import Template
 from atoll.model.usage import Sample
-from atoll.node import admission, inventory, metering, templates, volumes
+from atoll.node import admission, hostboot, inventory, metering, startlog, templates
 from atoll.node.egress.egress import EgressSettings
 from atoll.node.egress.masking import masked_stream
 from atoll.node.host import Host
@@ -35,9 +36,12 @@ from atoll.node.instance import Instance, Steps, demolish
 from atoll.node.journal import Entry
 from atoll.node.networkport import NetworkPort
 from atoll.node.series import Series
+from atoll.node.snapshotfile.signing import Signing
 from atoll.node.snapshots import Snapshots
 from atoll.node.spares import Spares
 from atoll.node.stateport import StatePort
+from atoll.node.transfers import Transfers
+from atoll.node.volumeport import VolumePort, VolumeRoom
 from atoll.node.warm import WarmPool
 from atoll.wire.node import (
     GuestStream,
@@ -63,12 +67,14 @@ class NodeSettings:
     warm_size: int = 0
     """How many sandboxes of each template may wait for an owner; 0 is none."""
     egress: EgressSettings = field(default_factory=EgressSettings)
+    snapshot_trust: frozenset[bytes] = frozenset()
+    """Keys of other servers whose snapshots may bring their memory."""
 
 
-class Node(NetworkPort, StatePort):
+class Node(NetworkPort, VolumePort, StatePort):
     """One machine's sandboxes."""
 
-    def __init__(self, host: Host, overcommit: float, warm_size: int) -> None:
+    def __init__(self, host: Host, overcommit: float, warm_size: int, signing: Signing) -> None:
         self._host = host
         self._overcommit = overcommit
         self._spares = Spares(host.names)
@@ -76,8 +82,11 @@ class Node(NetworkPort, StatePort):
         self._instances: dict[str, Instance] = {}
         self._making: dict[str, Resources] = {}
         self._snapshots = Snapshots(host, self._spares, self._instances)
+        self._transfers = Transfers(host, self._snapshots, signing)
         self._series = Series(host, self._instances)
         self._deaths: asyncio.Queue[SandboxDied] = asyncio.Queue()
+        self._volume_room = VolumeRoom()
+        self._restarted = False
         self._tasks: TaskGroup  # set by `open`, for as long as it lasts
 
     @classmethod
@@ -91,7 +100,8 @@ class Node(NetworkPort, StatePort):
             strict=settings.strict,
             egress=settings.egress,
         )
-        node = cls(host, settings.memory_overcommit, settings.warm_size)
+        signing = await asyncio.to_thread(Signing.open, settings.layout.data, settings.snapshot_trust)
+        node = cls(host, settings.memory_overcommit, settings.warm_size, signing)
         try:
             async with anyio.create_task_group() as tasks:
                 node._tasks = tasks
@@ -118,10 +128,14 @@ class Node(NetworkPort, StatePort):
         if not order.image:
             templates.find(self._host.pool, order.template)
         steps = Steps()
-        with self._admitted(order):
-            way, instance = await self._make(order, steps)
+        try:
+            with self._admitted(order):
+                way, instance = await self._make(order, steps)
+        except AtollError as error:
+            error.log = startlog.compose(steps.ms, error)
+            raise
         self._take_in(instance)
-        return SandboxStarted(order.sandbox_id, steps.ms, way)
+        return SandboxStarted(order.sandbox_id, steps.ms, way, tuple(steps.failed))
 
     def _take_in(self, instance: Instance) -> None:
         self._instances[instance.entry.sandbox_id] = instance
@@ -132,22 +146,31 @@ class Node(NetworkPort, StatePort):
 
         A way that fails must not fail the create while there is another; what was broken is thrown away.
         """
-        volumes.check_present(self._host.pool, order.volumes)
+        self._check_volumes(order.volumes)
         if order.image:
             return "image", await self._snapshots.create(order, steps)
         if order.volumes:
             return await self._make_new(order, steps)  # what waits for an owner has nothing behind its slots
         if (live := self._warm.claim(order.template, order.resources)) is not None:
-            with contextlib.suppress(AtollError):
+            with self._tried("pool", order, steps):
                 await self._hand_over(live, order, steps)
                 return "pool", live
         with self._warm.busy():
             if (shell := self._warm.claim_shell(order.template, order.resources)) is not None:
                 instance, image = shell
-                with contextlib.suppress(AtollError):
+                with self._tried("shell", order, steps):
                     await self._fill(instance, image, order, steps)
                     return "shell", instance
             return await self._make_new(order, steps)
+
+    @contextlib.contextmanager
+    def _tried(self, way: str, order: SandboxOrder, steps: Steps) -> Iterator[None]:
+        """A way behind which there is another: that it failed is noted, and no more."""
+        try:
+            yield
+        except AtollError as error:
+            log.warning("a claim failed", way=way, sandbox_id=order.sandbox_id, error=repr(error), detail=error.detail)
+            steps.failed.append(way)
 
     async def _make_new(self, order: SandboxOrder, steps: Steps) -> tuple[str, Instance]:
         image = self._warm.image(order.template)
@@ -165,24 +188,15 @@ class Node(NetworkPort, StatePort):
 
     async def _hand_over(self, instance: Instance, order: SandboxOrder, steps: Steps) -> None:
         """Make a box that waited somebody's: limits first, then the identity. On an error it is gone."""
-        try:
+        async with instance.kept_or_demolished():
             await instance.limit(order.resources)
             steps.done("limits")
             await instance.become(_owned(instance.entry, order), order.env)
             steps.done("identity")
-        except BaseException as error:
-            log.warning("a claim failed", sandbox_id=order.sandbox_id, error=repr(error))
-            with anyio.CancelScope(shield=True):
-                await instance.demolish()
-            raise
 
     async def _fill(self, instance: Instance, image: Image, order: SandboxOrder, steps: Steps) -> None:
-        try:
+        async with instance.kept_or_demolished():
             await instance.boot(steps, image)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await instance.demolish()
-            raise
         await self._hand_over(instance, order, steps)
 
     async def sandbox_destroy(self, sandbox_id: str) -> None:
@@ -203,6 +217,9 @@ class Node(NetworkPort, StatePort):
 
     def sandbox_ids(self) -> frozenset[str]:
         return frozenset(self._instances)
+
+    def restarted(self) -> bool:
+        return self._restarted
 
     async def wait_death(self) -> SandboxDied:
         return await self._deaths.get()
@@ -273,7 +290,11 @@ class Node(NetworkPort, StatePort):
 
     async def _watch(self, instance: Instance) -> None:
         """Wait for a death that nobody asked for, report it at once, and clean up after it."""
-        reason, detail = await instance.wait_death()
+        try:
+            reason, detail = await instance.wait_death()
+        except Exception as error:  # whatever the end of one sandbox brings with it, the server goes on for the others
+            log.error("a death could not be looked into", sandbox_id=instance.entry.sandbox_id, error=repr(error))
+            reason, detail = EndReason.RUNTIME_DIED, "its runtime ended unexpectedly"
         if instance.ending or self._instances.get(instance.entry.sandbox_id) is not instance:
             return
         del self._instances[instance.entry.sandbox_id]
@@ -292,6 +313,7 @@ class Node(NetworkPort, StatePort):
     async def _recover(self) -> None:
         """Take back the sandboxes that live, remove those that do not, and everything that is in no record."""
         await asyncio.to_thread(self._snapshots.recover)
+        self._restarted = hostboot.changed(self._host.names.data / "boot")
         for entry in self._host.journal.read():
             instance = await Instance.adopt(self._host, entry) if self._may_live(entry) else None
             if instance is None:
@@ -303,6 +325,7 @@ class Node(NetworkPort, StatePort):
         boxes, slots = {entry.box_id for entry in entries}, {entry.slot for entry in entries}
         removed = await inventory.sweep(self._host, boxes, slots)
         await asyncio.to_thread(self._host.images.sweep)
+        self._host.egress.sweep(frozenset(self._instances) | frozenset(self._snapshots.paused))
         log.info("recovered", sandboxes=len(entries), removed=len(removed))
 
     def _may_live(self, entry: Entry) -> bool:

@@ -19,7 +19,7 @@ from atoll.node import admission, cgroups, probes, templates
 from atoll.node.disks import btrfs
 from atoll.node.disks.pool import Pool
 from atoll.node.findings import Finding, Report, fail, ok, warn
-from atoll.node.install import gvisor
+from atoll.node.install import gvisor, swap
 from atoll.node.install.layout import Layout
 
 _KERNEL_MIN = (5, 14)  # memory.oom counters, pidfd and cgroup files that we rely on
@@ -131,18 +131,19 @@ def _runtime(layout: Layout) -> Iterator[Finding]:
     yield ok("guest interpreter", str(layout.runtime_dir()))
 
 
-def _memory(_: Layout) -> Iterator[Finding]:
+def _memory(layout: Layout) -> Iterator[Finding]:
     memory = admission.host_memory()
     detail = f"{_gib(memory.available)} of {_gib(memory.total)} available"
     if memory.available < limits.MEMORY_RESERVE_BYTES + limits.ADMISSION_FREE_BYTES:
         yield fail("memory", detail, "a sandbox cannot be started with so little")
     else:
         yield ok("memory", detail)
-    swap_bytes = admission.host_swap_bytes()
-    if swap_bytes:
-        yield ok("swap", _gib(swap_bytes))
+    areas = swap.active_areas()
+    if areas:
+        yield ok("swap", swap.described(layout.data, areas))
     else:
-        yield warn("swap", "none", "without it the memory of an idle sandbox cannot be put aside")
+        hint = "`atoll setup --zram 2GiB` or `atoll setup --swap 4GiB` makes some"
+        yield warn("swap", "none: standby freezes a sandbox and frees none of its memory", hint)
 
 
 def _gib(size_bytes: int) -> str:

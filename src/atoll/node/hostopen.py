@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
+import structlog
+
 from atoll.model.errors import Unavailable
 from atoll.node import cgroups, guestapp, volumes
 from atoll.node.disks.pool import Pool
 from atoll.node.egress.egress import Egress, EgressSettings
 from atoll.node.host import Host
 from atoll.node.images import Images
+from atoll.node.install import swap
 from atoll.node.install.layout import Layout
 from atoll.node.journal import Journal
 from atoll.node.names import HostNames
 from atoll.node.runtime import registry
+
+log = structlog.get_logger("atoll.node")
 
 
 async def host_open(
@@ -26,6 +31,8 @@ async def host_open(
     egress: EgressSettings | None = None,
 ) -> Host:
     """The means of a node; `names` other than the data directory's are for who must not touch the server's things."""
+    if names is None:
+        await asyncio.to_thread(swap.restore, layout.data, lambda line: log.info("swap", told=line))
     names = names or HostNames.of(layout.data)
     for folder in (names.run, names.runsc_root, names.run / "boxes"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -46,5 +53,5 @@ async def host_open(
         machine=layout.machine,
         runtime_version=capabilities.version,
         images=Images(names, pool),
-        egress=Egress(egress),
+        egress=Egress(egress, layout.data / "network"),
     )

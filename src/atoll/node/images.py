@@ -26,7 +26,7 @@ from pathlib import Path
 from atoll.model import limits
 from atoll.model.errors import Conflict, NotFound
 from atoll.node.disks import btrfs
-from atoll.node.disks.pool import Pool
+from atoll.node.disks.pool import Pool, pool_full
 from atoll.node.names import HostNames
 
 FORMAT = 2
@@ -86,10 +86,17 @@ class Images:
         return self._folder / image_id
 
     def begin(self, image_id: str) -> Path:
-        """An empty folder for the memory of a new image."""
+        """An empty folder for the memory of a new image; refused at once where there is next to no room."""
+        if self.is_full():
+            raise pool_full("less is free than is kept for the server's own records")
         folder = self.memory_path(image_id)
         folder.mkdir(mode=0o700)
         return folder
+
+    def is_full(self) -> bool:
+        """Whether so little is free that an image cannot be finished."""
+        free = min(shutil.disk_usage(folder).free for folder in (self._folder, self._disks))
+        return free < limits.IMAGE_RESERVE_BYTES
 
     def disk_take(self, image_id: str, source: Path) -> None:
         """The disk of a new image: what `source` is at this moment."""
@@ -112,18 +119,29 @@ class Images:
         other.rename(own)
 
     def copy(self, image: Image, image_id: str) -> Image:
-        """The same moment under another id, and nobody's. The memory's files never change, so they are shared."""
-        folder = self.begin(image_id)
+        """The same moment under another id, and nobody's."""
+        self.share(image, image_id)
+        made = replace(image, id=image_id, sandbox_id="")
         try:
-            for name in image.files:
-                os.link(self.memory_path(image.id) / name, folder / name)
-            self.disk_take(image_id, self.disk_path(image.id))
-            made = replace(image, id=image_id, sandbox_id="")
             self.finish(made)
         except BaseException:
             self.remove(image_id)
             raise
         return made
+
+    def share(self, image: Image, image_id: str) -> None:
+        """What an image is made of under another id, without a manifest: it exists as long as somebody holds on to it.
+
+        The memory's files never change, so they are shared.
+        """
+        folder = self.begin(image_id)
+        try:
+            for name in image.files:
+                os.link(self.memory_path(image.id) / name, folder / name)
+            self.disk_take(image_id, self.disk_path(image.id))
+        except BaseException:
+            self.remove(image_id)
+            raise
 
     def settle(self) -> None:
         """Where two disks were about to change places, see to it that one of them is in the place."""

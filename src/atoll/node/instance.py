@@ -26,6 +26,7 @@ from atoll.model.lifecycle import EndReason
 from atoll.model.resources import Resources
 from atoll.node import guestapp, volumes
 from atoll.node.activity import Activity
+from atoll.node.disks.pool import meaning, pool_full
 from atoll.node.guestlink import GuestLink
 from atoll.node.host import Host
 from atoll.node.images import Image, cpu_features, file_hashes
@@ -46,6 +47,8 @@ class Steps:
 
     def __init__(self) -> None:
         self.ms: dict[str, float] = {}
+        self.failed: list[str] = []
+        """Faster ways that were tried and failed."""
         self._last_s = time.perf_counter()
 
     def done(self, step: str) -> None:
@@ -74,16 +77,22 @@ class Instance:
     ) -> Instance:
         """Make all of it, from a disk and, if there is one, a memory image. On an error or a cancel nothing is left."""
         instance = await cls.prepare(host, entry, disk, steps)
-        try:
+        async with instance.kept_or_demolished():
             await instance.boot(steps, image)
             await instance.become(instance.entry, env)
             await instance.attach_volumes()
             steps.done("identity")
+        return instance
+
+    @contextlib.asynccontextmanager
+    async def kept_or_demolished(self) -> AsyncIterator[None]:
+        """While something is done to a box that has no owner yet: on an error or a cancel nothing of it is left."""
+        try:
+            yield
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await instance.demolish()
+                await self.demolish()
             raise
-        return instance
 
     @classmethod
     async def prepare(cls, host: Host, entry: Entry, disk: Path, steps: Steps) -> Instance:
@@ -146,8 +155,7 @@ class Instance:
 
     async def gate_open(self) -> None:
         """From here on the sandbox reaches what its policy allows."""
-        folder = self._host.names.box_folder(self.entry.box_id)
-        await self._host.egress.open(self.entry.sandbox_id, self._network, folder)
+        await self._host.egress.open(self.entry.sandbox_id, self._network)
 
     async def network_tell(self) -> None:
         """What the inside must know about the network, if there is anything; one that is frozen hears it later."""
@@ -205,7 +213,7 @@ class Instance:
                     break
                 except GuestFailed as error:
                     if exited or time.monotonic() > deadline_s:
-                        raise _not_ready(exited, error) from None
+                        raise _not_ready(exited, f"{error.detail}\n{self._box.console()}") from None
                     await asyncio.sleep(0.001)
             tasks.cancel_scope.cancel()
 
@@ -215,24 +223,34 @@ class Instance:
         With `asleep` the image is this sandbox's own sleep: it goes on only if that fails, and is its caller's to end.
         """
         images = self._host.images
-        folder = images.begin(image_id)
-        disk = self._host.pool.disk_path(self.entry.box_id)
-        try:
-            if not memory:
-                await self.guest.call("sync")
-            async with self._held(for_good=asleep):
-                if memory:
-                    await self._box.snapshot(folder)
-                await asyncio.to_thread(images.disk_take, image_id, disk)
-                if asleep:
-                    image = await self._describe(image_id, self.entry.sandbox_id)
-            if not asleep:
-                image = await self._describe(image_id, "")
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await asyncio.to_thread(images.remove, image_id)
-            raise
+        with meaning("the image"):
+            folder = images.begin(image_id)
+            try:
+                if not memory:
+                    await self.guest.call("sync")
+                async with self._held(for_good=asleep):
+                    if memory:
+                        await self._box.snapshot(folder)
+                    await asyncio.to_thread(images.disk_take, image_id, self._host.pool.disk_path(self.entry.box_id))
+                    if asleep:
+                        image = await self._describe(image_id, self.entry.sandbox_id)
+                if not asleep:
+                    image = await self._describe(image_id, "")
+            except BaseException as error:
+                with anyio.CancelScope(shield=True):
+                    full = isinstance(error, AtollError) and images.is_full()
+                    await self._release(image_id)
+                if full:
+                    raise pool_full(repr(error)) from error
+                raise
         return image
+
+    async def _release(self, image_id: str) -> None:
+        """After a capture that came to nothing: first there is room again, then it goes on, which needs some."""
+        await asyncio.to_thread(self._host.images.remove, image_id)
+        if self.entry.held and not self.ending:
+            with contextlib.suppress(AtollError):
+                await self._go_on()
 
     async def _describe(self, image_id: str, sandbox_id: str) -> Image:
         """The manifest of an image whose parts are all there; with it the image exists."""
@@ -255,22 +273,20 @@ class Instance:
 
     @contextlib.asynccontextmanager
     async def _held(self, *, for_good: bool) -> AsyncIterator[None]:
-        """While all of it stands still; afterwards it goes on, unless it is meant to stand still for good."""
+        """While all of it stands still; afterwards it goes on, unless it is meant to stand still for good.
+
+        After an error it still stands still, and is its caller's to let go on.
+        """
         self._note(held=True)
-        try:
-            await self._box.pause()
-            yield
-        except BaseException:
-            with anyio.CancelScope(shield=True), contextlib.suppress(AtollError):
-                await self._go_on()
-            raise
+        await self._box.pause()
+        yield
         if not for_good:
             with anyio.CancelScope(shield=True):
                 await self._go_on()
 
     async def _go_on(self) -> None:
         await self._box.resume()
-        self._note(held=False)
+        self._note_freed(held=False)
 
     @property
     def frozen(self) -> bool:
@@ -292,7 +308,7 @@ class Instance:
             except BaseException:
                 with anyio.CancelScope(shield=True), contextlib.suppress(AtollError):
                     await self._box.resume()
-                self._note(frozen=False)
+                self._note_freed(frozen=False)
                 raise
 
     async def thaw(self) -> None:
@@ -303,12 +319,22 @@ class Instance:
                 # whoever calls it next.
                 with contextlib.suppress(AtollError):
                     await self._box.resume()
-                self._note(frozen=False)
+                self._note_freed(frozen=False)
 
     def _note(self, **changes: bool) -> None:
-        self.entry = replace(self.entry, **changes)  # type: ignore[arg-type]
+        entry = replace(self.entry, **changes)  # type: ignore[arg-type]
         if not self.ending:
-            self._host.journal.write(self.entry)
+            with meaning("the journal"):
+                self._host.journal.write(entry)
+        self.entry = entry
+
+    def _note_freed(self, **changes: bool) -> None:
+        """That it goes on is true whether or not there is room to write it down: a restart forgives a record that says
+        it stands still, and the next note corrects it.
+        """
+        self.entry = replace(self.entry, **changes)  # type: ignore[arg-type]
+        with contextlib.suppress(AtollError):
+            self._note()
 
     async def wait_death(self) -> tuple[EndReason, str]:
         """Returns when the sandbox has ended by itself, with the reason as far as the host can tell."""
@@ -383,7 +409,16 @@ class Instance:
             return EndReason.OUT_OF_MEMORY, f"it needed more than {self.entry.resources.memory_bytes} bytes of memory"
         if self._host.cgroups.pids_refused(cgroup):
             return EndReason.PIDS, f"it needed more than {self.entry.resources.pids} processes"
+        if self._disk_full():
+            return EndReason.DISK, "its runtime ended when there was no space left on its disk"
         return EndReason.RUNTIME_DIED, "its runtime ended unexpectedly"
+
+    def _disk_full(self) -> bool:
+        pool, limit_bytes = self._host.pool, self.entry.resources.disk_bytes
+        with contextlib.suppress(AtollError):
+            used_bytes = pool.disk_usage_bytes(self.entry.box_id)
+            return used_bytes + limits.DISK_FULL_BYTES > limit_bytes or pool.free_bytes() < limits.DISK_FULL_BYTES
+        return False
 
 
 def _identity(entry: Entry, env: Mapping[str, str]) -> dict[str, Any]:
@@ -397,10 +432,10 @@ def _identity(entry: Entry, env: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _not_ready(exited: bool, last: AtollError) -> AtollError:
+def _not_ready(exited: bool, said: str) -> AtollError:
     """What is told when a sandbox does not come up."""
     what = "ended while it started" if exited else f"did not answer within {limits.BOOT_S_MAX:g} s"
-    return GuestFailed(f"the sandbox {what}", code="start_failed", detail=last.detail)
+    return GuestFailed(f"the sandbox {what}", code="start_failed", detail=said)
 
 
 def bundle_of(host: Host, entry: Entry, network: Network, root: Path) -> Bundle:

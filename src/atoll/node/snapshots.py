@@ -44,7 +44,8 @@ class Snapshots:
         self._spares = spares
         self._instances = instances
         self._in_use: Counter[str] = Counter()
-        self._unused = asyncio.Condition()
+        self._unused = anyio.Event()
+        """Replaced each time somebody lets go of an image."""
         self.paused: dict[str, str] = {}
         """Which image each paused sandbox sleeps in."""
 
@@ -88,8 +89,8 @@ class Snapshots:
 
     async def remove(self, image_id: str) -> None:
         """Once nobody is being made from it. Those that were made from it have all that they need. Idempotent."""
-        async with self._unused:
-            await self._unused.wait_for(lambda: not self._in_use[image_id])
+        while self._in_use[image_id]:
+            await self._unused.wait()
         await asyncio.to_thread(self._host.images.remove, image_id)
 
     def known(self) -> frozenset[str]:
@@ -145,27 +146,23 @@ class Snapshots:
             yield
         finally:
             self._in_use[image_id] -= 1
-
-    async def _let_go(self) -> None:
-        async with self._unused:
-            self._unused.notify_all()
+            if not self._in_use[image_id]:
+                del self._in_use[image_id]
+                self._unused.set()
+                self._unused = anyio.Event()
 
     # --- sandboxes out of images ---
 
     async def create(self, order: SandboxOrder, steps: Steps, *, replaces: str = "") -> Instance:
         """A new sandbox that begins where the image stopped, with an identity of its own."""
         image = self._usable(order.image, memory=order.memory)
-        try:
-            with self.using(image.id):
-                entry = await self._entry(order, image, steps)
-                entry = replace(entry, replaces=replaces)
-                disk = self._host.images.disk_path(image.id)
-                instance = await self._awaken(entry, disk, image, steps)
-                await self._identify(instance, {**image.env, **order.env}, steps)
-                return instance
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._let_go()
+        with self.using(image.id):
+            entry = await self._entry(order, image, steps)
+            entry = replace(entry, replaces=replaces)
+            disk = self._host.images.disk_path(image.id)
+            instance = await self._awaken(entry, disk, image, steps)
+            await self._identify(instance, {**image.env, **order.env}, steps)
+            return instance
 
     def _usable(self, image_id: str, *, memory: bool) -> Image:
         image = self._host.images.find(image_id)
@@ -256,9 +253,12 @@ class Snapshots:
             self._host.images.settle()
 
     async def resume(self, order: SandboxOrder, steps: Steps) -> Instance:
-        """Wake a paused sandbox: the same one, with the same token. Until it answers it counts as paused."""
+        """Wake a paused sandbox: the same one, with the same token; or boot its disk, if its memory is not wanted.
+
+        Until it answers it counts as paused.
+        """
         try:
-            image = self._usable(self.paused[order.sandbox_id], memory=True)
+            image = self._usable(self.paused[order.sandbox_id], memory=order.memory)
         except KeyError:
             raise NotFound("there is no such paused sandbox here", code="sandbox_not_found") from None
         entry = await self._entry(order, image, steps)

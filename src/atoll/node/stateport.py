@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
 import anyio
 from anyio.abc import TaskGroup
 
-from atoll.model.errors import Conflict
+from atoll.model.errors import Conflict, Internal
+from atoll.model.resources import Resources
+from atoll.model.volume import VolumeMount
 from atoll.node import standby, volumes
 from atoll.node.host import Host
 from atoll.node.instance import Instance, Steps
 from atoll.node.snapshots import Snapshots
-from atoll.wire.node import DiskChange, ImageTaken, SandboxOrder, SandboxStarted
+from atoll.node.transfers import Transfers
+from atoll.wire.node import DiskChange, ImageArrived, ImageTaken, SandboxOrder, SandboxStarted
 
 
 class StatePort(ABC):
@@ -24,6 +27,7 @@ class StatePort(ABC):
     _host: Host
     _instances: dict[str, Instance]
     _snapshots: Snapshots
+    _transfers: Transfers
     _tasks: TaskGroup
 
     @abstractmethod
@@ -37,6 +41,9 @@ class StatePort(ABC):
 
     @abstractmethod
     async def _demolish(self, instance: Instance) -> None: ...
+
+    @abstractmethod
+    def _check_volumes(self, mounts: Sequence[VolumeMount]) -> None: ...
 
     async def sandbox_standby(self, sandbox_id: str) -> None:
         instance = self._instance(sandbox_id)
@@ -55,11 +62,14 @@ class StatePort(ABC):
         self._tasks.start_soon(self._demolish, instance)
 
     async def sandbox_resume(self, order: SandboxOrder) -> SandboxStarted:
-        volumes.check_present(self._host.pool, order.volumes)
+        self._check_volumes(order.volumes)
         steps = Steps()
         make = self._snapshots.create if order.image else self._snapshots.resume
-        with self._admitted(order):
-            instance = await make(order, steps)
+        try:
+            with self._admitted(order):
+                instance = await make(order, steps)
+        except Internal as error:
+            raise volumes.wake_failure(order.volumes, error) from error
         slept_in = self._snapshots.woken(order.sandbox_id)
         self._take_in(instance)
         if slept_in is not None:
@@ -89,6 +99,14 @@ class StatePort(ABC):
 
     async def image_take(self, sandbox_id: str, image_id: str, *, memory: bool) -> ImageTaken:
         return await self._snapshots.take(sandbox_id, image_id, memory=memory)
+
+    def image_export(
+        self, image_id: str, template: str, resources: Resources, *, memory: bool
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._transfers.export(image_id, template, resources, memory=memory)
+
+    async def image_import(self, image_id: str, chunks: AsyncIterator[bytes], *, memory: bool) -> ImageArrived:
+        return await self._transfers.arrive(image_id, chunks, memory=memory)
 
     async def image_diff(self, before: str, after: str, items_max: int) -> Sequence[DiskChange]:
         return await self._snapshots.diff(before, after, items_max)

@@ -12,14 +12,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from atoll.model import limits
-from atoll.model.errors import Conflict, NotFound
+from atoll.model.errors import AtollError, Conflict, Internal, NotFound
 from atoll.model.volume import VolumeMount
+from atoll.node import beneath
 from atoll.node.disks import btrfs
 from atoll.node.disks.pool import Pool
 from atoll.node.runtime.base import Bind
 
 SLOTS = "/.atoll/slots"
 _EMPTY = ".empty"
+_FRESH = ".rollback-"
 _OWNER = 1000  # the user `user` of every template: it should be able to write to a new volume
 
 
@@ -80,6 +82,29 @@ def create(pool: Pool, volume_id: str, quota_bytes: int, source: str = "") -> No
         raise
 
 
+def snapshot(pool: Pool, volume_id: str, snapshot_id: str) -> int:
+    """Keep what a volume holds at this moment, for reading only; says how much the volume has written."""
+    source = checked_path(pool, volume_id)
+    written_bytes = btrfs.usage_bytes(source)
+    btrfs.snapshot_create(source, volume_path(pool, snapshot_id), read_only=True)
+    return written_bytes
+
+
+def rollback(pool: Pool, volume_id: str, snapshot_id: str, quota_bytes: int) -> None:
+    """Put a copy of a snapshot in a volume's place, in one step; what was there goes.
+
+    A copy that was made and not yet put there has a name that no record knows, so the next start removes it.
+    """
+    path = checked_path(pool, volume_id)
+    fresh = volume_path(pool, f"{_FRESH}{os.urandom(8).hex()}")
+    btrfs.snapshot_create(checked_path(pool, snapshot_id), fresh)
+    try:
+        btrfs.quota_limit(fresh, quota_bytes)
+        beneath.exchange(path, fresh)
+    finally:
+        btrfs.subvolume_delete(fresh)
+
+
 def remove(pool: Pool, volume_id: str) -> None:
     """Idempotent."""
     path = volume_path(pool, volume_id)
@@ -100,6 +125,18 @@ def checked_path(pool: Pool, volume_id: str) -> Path:
     if not btrfs.is_subvolume(path):
         raise NotFound("there is no such volume here", code="volume_not_found")
     return path
+
+
+def wake_failure(mounts: Sequence[VolumeMount], error: Internal) -> AtollError:
+    """Why a sandbox did not wake: with volumes it may be that something it had open there is gone meanwhile."""
+    if not mounts or error.code != "start_failed":
+        return error
+    return Conflict(
+        "the sandbox did not wake; what it had open in a volume may be gone",
+        code="volume_changed",
+        hint="Put the file or folder back and resume again, or resume without memory. It stays paused.",
+        detail=error.detail,
+    )
 
 
 def check_present(pool: Pool, mounts: Sequence[VolumeMount]) -> None:

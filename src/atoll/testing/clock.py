@@ -15,6 +15,15 @@ class VirtualClock:
     def __init__(self, now: datetime = START) -> None:
         self._now = now
         self._moved = anyio.Event()
+        self._jumped = timedelta()
+
+    def jumped(self) -> timedelta:
+        return self._jumped
+
+    async def jump(self, seconds: float) -> None:
+        """Be set: the time is another one, and none has passed."""
+        self._jumped += timedelta(seconds=seconds)
+        await self.advance(seconds)
 
     def now(self) -> datetime:
         return self._now
@@ -27,7 +36,8 @@ class VirtualClock:
         await anyio.wait_all_tasks_blocked()
 
     async def wait_until(self, moment: datetime | None, changed: anyio.Event) -> None:
-        while not changed.is_set() and (moment is None or moment > self._now):
+        begin = self._jumped
+        while not changed.is_set() and (moment is None or moment > self._now) and self._jumped == begin:
             async with anyio.create_task_group() as tasks:
                 for event in (self._moved, changed):
                     tasks.start_soon(_wait_then_cancel, event, tasks.cancel_scope)

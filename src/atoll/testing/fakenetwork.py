@@ -13,6 +13,7 @@ class FakeNetwork:
     """The part of a node's port that is about networks."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.networks: dict[str, NetworkOrder] = {}
         self.asks: dict[str, Ask] = {}
         self.answers: list[tuple[str, bool]] = []

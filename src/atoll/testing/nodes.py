@@ -14,15 +14,18 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from atoll.model.errors import AtollError, Conflict, GuestFailed, NotFound
+from atoll.model.errors import AtollError, Conflict, GuestFailed, InvalidArgument, NotFound
 from atoll.model.lifecycle import EndReason
+from atoll.model.resources import Resources
 from atoll.model.template import Template
 from atoll.model.usage import Sample
 from atoll.testing.fakeguest import FakeGuest, FakeStream
 from atoll.testing.fakenetwork import FakeNetwork
+from atoll.testing.fakevolumes import FakeVolumes
 from atoll.wire.node import (
     DiskChange,
     GuestStream,
+    ImageArrived,
     ImageTaken,
     NodeStatus,
     SandboxDied,
@@ -34,7 +37,7 @@ from atoll.wire.node import (
 TEMPLATES = (Template(name="base", key="0" * 16), Template(name="code", key="1" * 16))
 
 
-class FakeNode(FakeNetwork):
+class FakeNode(FakeNetwork, FakeVolumes):
     """A machine that can be told to fail. It keeps its sandboxes across servers, as a real one does."""
 
     def __init__(self) -> None:
@@ -43,6 +46,8 @@ class FakeNode(FakeNetwork):
         self.orders: list[SandboxOrder] = []
         self.destroyed: list[str] = []
         self.create_s = 0.0
+        self.rebooted = False
+        self.failed_ways: tuple[str, ...] = ()
         self.create_errors: list[AtollError] = []
         self.destroy_errors: list[Exception] = []
         self.create_gate: anyio.Event | None = None
@@ -51,7 +56,6 @@ class FakeNode(FakeNetwork):
         self.paused: dict[str, FakeGuest] = {}
         self.frozen: set[str] = set()
         self.images: set[str] = set()
-        self.volumes: set[str] = set()
         self.idle_seconds: dict[str, float] = {}
         self.pause_s = self.resume_s = 0.0
         self.pause_errors: list[AtollError] = []
@@ -106,7 +110,7 @@ class FakeNode(FakeNetwork):
             self.guests[order.sandbox_id] = FakeGuest(order, self._running_tasks)
         finally:
             self.creating.discard(order.sandbox_id)
-        return SandboxStarted(order.sandbox_id, {"make": self.create_s * 1000})
+        return SandboxStarted(order.sandbox_id, {"make": self.create_s * 1000}, failed=self.failed_ways)
 
     async def sandbox_destroy(self, sandbox_id: str) -> None:
         assert sandbox_id not in self.creating, "a sandbox that is being made must not be destroyed at the same time"
@@ -125,6 +129,9 @@ class FakeNode(FakeNetwork):
 
     def sandbox_ids(self) -> frozenset[str]:
         return frozenset(self.guests)
+
+    def restarted(self) -> bool:
+        return self.rebooted
 
     def die(self, sandbox_id: str, reason: EndReason = EndReason.RUNTIME_DIED, detail: str = "") -> None:
         """End a sandbox as if by itself."""
@@ -197,6 +204,21 @@ class FakeNode(FakeNetwork):
         self.images.add(image_id)
         return ImageTaken(memory, 1000 if memory else 0, 10)
 
+    @asynccontextmanager
+    async def image_export(
+        self, image_id: str, template: str, resources: Resources, *, memory: bool
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        assert image_id in self.images
+        yield _pieces(f"fake snapshot\n{template} {int(memory)} {resources.memory_bytes}\n".encode())
+
+    async def image_import(self, image_id: str, chunks: AsyncIterator[bytes], *, memory: bool) -> ImageArrived:
+        words = b"".join([chunk async for chunk in chunks]).decode("utf-8", "replace").split()
+        if words[:2] != ["fake", "snapshot"]:
+            raise InvalidArgument("this is no snapshot of Atoll", code="snapshot_foreign")
+        self.images.add(image_id)
+        kept = memory and words[3] == "1"
+        return ImageArrived(words[2], Resources(memory_bytes=int(words[4])), kept, 1000 if kept else 0, 10)
+
     async def image_remove(self, image_id: str) -> None:
         self.images.discard(image_id)
 
@@ -211,20 +233,6 @@ class FakeNode(FakeNetwork):
 
     def image_ids(self) -> frozenset[str]:
         return frozenset(self.images)
-
-    async def volume_create(self, volume_id: str, quota_bytes: int, source: str = "") -> None:  # noqa: ARG002
-        self.volumes.add(volume_id)
-
-    async def volume_remove(self, volume_id: str) -> None:
-        self.volumes.discard(volume_id)
-
-    async def volume_used_bytes(self, volume_id: str) -> int:
-        if volume_id not in self.volumes:
-            raise NotFound("there is no such volume here", code="volume_not_found")
-        return 0
-
-    def volume_ids(self) -> frozenset[str]:
-        return frozenset(self.volumes)
 
     async def dial(self, sandbox_id: str, port: int) -> socket:
         self._guest(sandbox_id)
@@ -245,3 +253,8 @@ class FakeNode(FakeNetwork):
             return self.guests[sandbox_id]
         except KeyError:
             raise NotFound("there is no such sandbox here", code="sandbox_not_found") from None
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), 7):
+        yield data[start : start + 7]

@@ -27,7 +27,8 @@ class NetworkEvent:
     """Something that a sandbox did, or tried, on the network.
 
     `kind` is "connection" (at its end, with the bytes, or at once if refused), "lookup" (of a name, if refused), "ask",
-    "secret_used", "secret_strayed" (a placeholder went where its secret does not belong) or "limit".
+    "secret_used", "secret_strayed" (a placeholder went where its secret does not belong) or "limit" (more happened than
+    the audit log is told in one minute).
     """
 
     number: int

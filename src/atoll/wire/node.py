@@ -20,6 +20,7 @@ from atoll.model.usage import Sample
 from atoll.model.volume import VolumeMount
 from atoll.wire import guest
 from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested
+from atoll.wire.volumes import VolumePort
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class SandboxStarted:
     steps_ms: Mapping[str, float]
     way: str = "boot"
     """How it came to be: `pool`, `shell`, `image` or `boot`, from the fastest to the slowest."""
+    failed: tuple[str, ...] = ()
+    """Faster ways that were tried before and failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,17 @@ class DiskChange:
 class ImageTaken:
     """A snapshot that is whole, and what it takes."""
 
+    has_memory: bool
+    memory_bytes: int
+    disk_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImageArrived:
+    """A snapshot that came as a file and is whole, and what its file said about it."""
+
+    template: str
+    resources: Resources
     has_memory: bool
     memory_bytes: int
     disk_bytes: int
@@ -132,7 +146,7 @@ class GuestStream(Protocol):
         ...
 
 
-class NodePort(Protocol):
+class NodePort(VolumePort, Protocol):
     """A node, as control sees it. Every method may raise an AtollError; none leaves half a sandbox behind."""
 
     async def templates(self) -> Sequence[Template]:
@@ -153,6 +167,10 @@ class NodePort(Protocol):
 
     def sandbox_ids(self) -> frozenset[str]:
         """All sandboxes that live here now, also those adopted after a restart."""
+        ...
+
+    def restarted(self) -> bool:
+        """Whether the machine itself has started anew since a server last ran here: what is missing went with it."""
         ...
 
     async def wait_death(self) -> SandboxDied:
@@ -209,6 +227,16 @@ class NodePort(Protocol):
         """The snapshots that are whole."""
         ...
 
+    def image_export(
+        self, image_id: str, template: str, resources: Resources, *, memory: bool
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """A snapshot as the bytes of one file, with its memory or without; leaving the context ends it."""
+        ...
+
+    async def image_import(self, image_id: str, chunks: AsyncIterator[bytes], *, memory: bool) -> ImageArrived:
+        """A snapshot out of the bytes of a file, under an id that the caller brings. On an error nothing is left."""
+        ...
+
     async def image_diff(self, before: str, after: str, items_max: int) -> Sequence[DiskChange]:
         """What changed on the disk from one snapshot to another, or to what the disk of a sandbox is now."""
         ...
@@ -227,7 +255,9 @@ class NodePort(Protocol):
 
     async def volume_used_bytes(self, volume_id: str) -> int: ...
 
-    def volume_ids(self) -> frozenset[str]: ...
+    def volume_ids(self) -> frozenset[str]:
+        """All volumes, and all of their snapshots."""
+        ...
 
     async def dial(self, sandbox_id: str, port: int) -> socket:
         """A connection to a port of the sandbox, not blocking; GuestFailed (port_closed) if nothing listens there."""

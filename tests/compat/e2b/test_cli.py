@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import re
+import select
 import subprocess
 
 import pytest
@@ -14,11 +18,60 @@ CLI = Client("node", "cli")
 CREATE = "from e2b import Sandbox; print(Sandbox.create('base', timeout=200, metadata={'by': 'cli'}).sandbox_id)"
 
 
+CREATE_IN_TERMINAL = ("sandbox", "create", "--timeout", "100", "--env", "WHO=me", "base")
+PROMPT = re.compile(rb"[$#] $")
+
+
 def e2b(environment: dict[str, str], *words: str) -> str:
     argv = [str(CLI.folder / "node_modules" / ".bin" / "e2b"), *words]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
+
+
+def in_terminal(environment: dict[str, str], typed: bytes, *words: str) -> str:
+    """What a person sees who types this into a terminal on which the command runs, until the command ends."""
+    argv = [str(CLI.folder / "node_modules" / ".bin" / "e2b"), *words]
+    ours, theirs = pty.openpty()
+    seen = b""
+    with subprocess.Popen(
+        argv, env={**environment, "TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        try:
+            while data := _read(ours):
+                seen += data
+                if typed and PROMPT.search(seen):  # the shell inside is there
+                    os.write(ours, typed)
+                    typed = b""
+        finally:
+            os.close(ours)
+            process.kill()
+    return seen.decode("utf-8", "replace")
+
+
+def _read(terminal: int) -> bytes:
+    """The next output; nothing once nobody has the terminal any more."""
+    readable, _, _ = select.select([terminal], [], [], 60)
+    assert readable, "the command says nothing"
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
+
+
+def test_a_terminal_in_a_new_sandbox_and_in_one_that_runs(headers_mode: dict[str, str]) -> None:
+    said = in_terminal(headers_mode, b"echo $((40+2)) $WHO; touch /tmp/here; exit\n", *CREATE_IN_TERMINAL)
+    assert "42 me" in said, said
+    detached = e2b(headers_mode, "sandbox", "create", "--detach", "--timeout", "100", "base")
+    sandbox = next(word for word in detached.split() if word.startswith("sb") and len(word) == 38)
+    said = in_terminal(headers_mode, b"pwd; whoami; exit\n", "sandbox", "connect", "--cwd", "/tmp", sandbox)
+    assert re.search(r"/tmp\s+user\s+logout", said), said
+    said = e2b(headers_mode, "sandbox", "snapshot", "create", sandbox)
+    snapshot = next(word for word in re.split(r"[^0-9a-z]+", said) if word.startswith("sn") and len(word) == 38)
+    assert snapshot in e2b(headers_mode, "sandbox", "snapshot", "list")
+    assert snapshot in e2b(headers_mode, "sandbox", "snapshot", "delete", snapshot)
+    e2b(headers_mode, "sandbox", "kill", sandbox)
 
 
 def test_the_command_line_works(headers_mode: dict[str, str]) -> None:

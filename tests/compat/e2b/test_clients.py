@@ -16,6 +16,8 @@ PART = [(NEW, "headers_mode", "sync.py"), (NODE, "headers_mode", "main.mjs")]
 REST = [
     (NEW, "headers_mode", "aio.py"),
     (NEW, "headers_mode", "states.py"),
+    (NEW, "headers_mode", "volumes.py"),
+    (NODE, "headers_mode", "volumes.mjs"),
     (NEW, "domain_mode", "domain.py"),
     (Client("python", "old"), "domain_mode", "domain.py"),
     (NODE, "domain_mode", "main.mjs"),

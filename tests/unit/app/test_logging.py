@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
+
 import pytest
 
-from atoll.app.logging import HIDDEN, redact
+from atoll.app.logging import HIDDEN, Forgiving, redact
 
 KEY = "atoll_" + "k" * 43
 
@@ -23,3 +26,17 @@ def test_keys_are_hidden_wherever_they_stand() -> None:
 def test_other_fields_stay() -> None:
     entry = {"event": "x", "monkey": "a", "key_id": "ak1", "count": 5}
     assert redact(None, "info", dict(entry)) == entry
+
+
+def test_a_full_disk_loses_entries_and_not_the_server() -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    print("entry", file=Forgiving(Full()), flush=True)
+    kept = io.StringIO()
+    print("entry", file=Forgiving(kept), flush=True)
+    assert kept.getvalue() == "entry\n"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 
+import anyio
 import pytest
 
 from atoll.control.authz import READ, Principal
-from atoll.control.ingress import Ingress, Knock
+from atoll.control.events import EventFilter
+from atoll.control.ingress import Admission, Ingress, Knock
 from atoll.model import limits
 from atoll.model.errors import AtollError, Conflict, Forbidden, GuestFailed, InvalidArgument, LimitExceeded, NotFound
 from atoll.model.errors import Unauthenticated as NoKey
+from atoll.model.port import PortAccess
 from atoll.model.sandbox import SandboxSpec
 from tests.unit.control.conftest import World
 
@@ -41,7 +44,7 @@ async def test_a_private_door(world: World, key: str, expected: type[AtollError]
     ingress = with_keys(world)
     knock = Knock(await made(world), PORT, key)
     if expected is None:
-        assert not (await ingress.admit(knock)).public
+        assert not (await ingress.admit(knock)).access.public
         return
     with pytest.raises(expected):
         await ingress.admit(knock)
@@ -109,13 +112,76 @@ async def test_what_listens_is_reached_and_what_does_not_is_not(world: World) ->
     assert closed.value.code == "port_closed"
 
 
+def admission(sandbox_id: str) -> Admission:
+    return Admission(Knock(sandbox_id, PORT), "me", PortAccess(), "public")
+
+
 async def test_one_sandbox_cannot_take_all_places(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "INGRESS_CONNECTIONS_PER_SANDBOX_MAX", 1)
     ingress = world.control.ingress
-    with ingress.place("one"):
-        with pytest.raises(LimitExceeded), ingress.place("one"):
+    with ingress.visit(admission("one")):
+        with pytest.raises(LimitExceeded), ingress.visit(admission("one")):
             pass
-        with ingress.place("two"):
+        with ingress.visit(admission("two")):
             pass
-    with ingress.place("one"):
+    with ingress.visit(admission("one")):
         pass
+
+
+async def test_a_change_cuts_those_who_would_not_be_let_in_now(world: World) -> None:
+    """By link, by key, as anybody; and the owner's own tunnel, which no rule of a port concerns."""
+    ingress = with_keys(world)
+    sandbox_id = await made(world)
+    await ingress.access_change(world.me, sandbox_id, PORT + 1, public=True)
+    link = await ingress.link(world.me, sandbox_id, PORT, 60)
+    ended: dict[str, str] = {}
+
+    async def stay(name: str, admitted: Admission) -> None:
+        try:
+            with ingress.visit(admitted):
+                await anyio.sleep_forever()
+        except Forbidden as error:
+            ended[name] = error.code
+
+    async with anyio.create_task_group() as tasks:
+        visitors = {
+            "link": await ingress.admit(Knock(sandbox_id, PORT, token=link.token)),
+            "key": await ingress.admit(Knock(sandbox_id, PORT, "mine")),
+            "anybody": await ingress.admit(Knock(sandbox_id, PORT + 1)),
+            "owner": await ingress.admit_owner(world.me, sandbox_id, PORT),
+        }
+        for name, admitted in visitors.items():
+            tasks.start_soon(stay, name, admitted)
+        await anyio.wait_all_tasks_blocked()
+        await ingress.access_change(world.me, sandbox_id, PORT, mask_host="app:1")
+        await anyio.wait_all_tasks_blocked()
+        assert ended == {}
+        await ingress.access_change(world.me, sandbox_id, PORT, revoke_links=True)
+        await anyio.wait_all_tasks_blocked()
+        assert ended == {"link": "access_changed"}
+        await ingress.access_change(world.me, sandbox_id, PORT + 1, public=False)
+        await anyio.wait_all_tasks_blocked()
+        assert set(ended) == {"link", "anybody"}
+        tasks.cancel_scope.cancel()
+
+
+async def test_visits_are_in_the_owners_log(world: World) -> None:
+    ingress = with_keys(world)
+    sandbox_id = await made(world)
+    for _ in range(100):
+        with pytest.raises(NoKey):
+            await ingress.admit(Knock(sandbox_id, PORT, source="192.0.2.1"))
+    with ingress.visit(await ingress.admit(Knock(sandbox_id, PORT, "mine", source="192.0.2.2"))) as visit:
+        visit.bytes_in, visit.bytes_out = 3, 5
+    with pytest.raises(GuestFailed), ingress.visit(await ingress.admit(Knock(sandbox_id, PORT, "mine"))):
+        await ingress.dial(sandbox_id, PORT)
+    ingress._visits.log.close()
+    await world.control.accounts.events.flush()
+    wanted = EventFilter(owner=world.me.owner, actions=("ingress.*",))
+    found = (await world.control.accounts.events.page(wanted, 0, 100)).items
+    told = {event.result: event for event in found}
+    assert set(told) == {"port_private", "ok", "port_closed"}
+    refused, let_in = told["port_private"], told["ok"]
+    assert (refused.target, refused.source, refused.detail["count"]) == (sandbox_id, "192.0.2.1", "100")
+    assert (let_in.actor, let_in.detail["by"], let_in.detail["port"]) == (world.me.key_id, "key", str(PORT))
+    assert (let_in.detail["bytes_in"], let_in.detail["bytes_out"]) == ("3", "5")

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from atoll.control.reconcile import CUT_SHORT, GONE, LOST, Action, plan
+from atoll.control.reconcile import CUT_SHORT, GONE, LOST, NODE_LOST, Action, plan
 from atoll.model.lifecycle import EndReason, State
 from atoll.model.sandbox import SandboxSpec
 from atoll.testing.clock import VirtualClock
@@ -32,6 +32,7 @@ def test_the_plan_has_an_answer_to_every_difference() -> None:
         Action("goingthere", last=GONE),
         Action("stranger"),
     ]
+    assert plan({"lost": State.PAUSED}, frozenset(), restarted=True) == [Action("lost", first=NODE_LOST)]
 
 
 def test_agreement_needs_no_action() -> None:

@@ -345,3 +345,11 @@ async def test_who_killed_it_is_kept(world: Any) -> None:
     sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
     killed = await world.control.sandbox_kill(world.me, sandbox.id)
     assert killed.end_detail == f"by the key {world.me.key_id}"
+
+
+async def test_a_claim_that_failed_is_counted(world: Any) -> None:
+    world.node.failed_ways = ("pool", "shell")
+    await world.control.sandbox_create(world.me, SandboxSpec())
+    text = world.control.metrics.render({}).decode()
+    assert 'atoll_claim_failures_total{way="pool"} 1.0' in text
+    assert 'atoll_claim_failures_total{way="shell"} 1.0' in text

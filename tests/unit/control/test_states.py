@@ -9,7 +9,7 @@ import pytest
 
 from atoll.control.reconcile import settled
 from atoll.model.errors import Conflict, OutOfSpace, Unavailable
-from atoll.model.lifecycle import EndReason, State, Trigger
+from atoll.model.lifecycle import EndReason, SleepReason, State, Trigger
 from atoll.model.sandbox import DeadlineAction, Sandbox, SandboxSpec
 from atoll.testing.clock import VirtualClock
 from atoll.testing.nodes import FakeNode
@@ -38,7 +38,8 @@ async def wait_state(world: Any, sandbox: Sandbox, state: State) -> None:
 async def test_pause_and_resume_are_idempotent_and_move_the_deadline(world: Any) -> None:
     sandbox = await make(world, timeout_s=100)
     for _ in range(2):
-        assert (await world.control.states.pause(world.me, sandbox.id)).state is State.PAUSED
+        paused = await world.control.states.pause(world.me, sandbox.id)
+        assert (paused.state, paused.sleep_reason) == (State.PAUSED, SleepReason.ASKED)
     assert world.node.guests == {}
     await world.clock.advance(1000)
     assert await state_of(world, sandbox) is State.PAUSED, "a paused sandbox has no deadline"
@@ -121,7 +122,12 @@ async def test_a_call_wakes_from_standby_always_and_from_a_pause_if_it_may(world
 
 
 @pytest.mark.parametrize(
-    ("action", "state"), [(DeadlineAction.PAUSE, State.PAUSED), (DeadlineAction.STANDBY, State.STANDBY)]
+    ("action", "state"),
+    [
+        (DeadlineAction.PAUSE, State.PAUSED),
+        (DeadlineAction.PAUSE_DISK, State.PAUSED),
+        (DeadlineAction.STANDBY, State.STANDBY),
+    ],
 )
 async def test_a_deadline_may_put_to_sleep(world: Any, action: DeadlineAction, state: State) -> None:
     sandbox = await make(world, timeout_s=10, on_deadline=action)
@@ -129,6 +135,7 @@ async def test_a_deadline_may_put_to_sleep(world: Any, action: DeadlineAction, s
     await wait_state(world, sandbox, state)
     await world.clock.advance(100)
     assert await state_of(world, sandbox) is state
+    assert (await world.control.sandbox_get(world.me, sandbox.id)).sleep_reason is SleepReason.DEADLINE
     awake = await world.control.states.resume(world.me, sandbox.id)
     assert (awake.deadline_at - world.clock.now()).total_seconds() == 10
 
@@ -152,6 +159,11 @@ async def test_an_idle_sandbox_is_treated_as_due(world: Any) -> None:
     await world.clock.advance(11)
     await wait_state(world, idle, State.KILLED)
     assert (await world.control.sandbox_get(world.me, idle.id)).end_reason is EndReason.IDLE
+    sleepy = await make(world, timeout_s=1000, idle_timeout_s=10, on_deadline=DeadlineAction.STANDBY)
+    world.node.idle_seconds = {sleepy.id: 11.0}
+    await world.clock.advance(11)
+    await wait_state(world, sleepy, State.STANDBY)
+    assert (await world.control.sandbox_get(world.me, sleepy.id)).sleep_reason is SleepReason.IDLE
     assert await state_of(world, busy) is State.RUNNING
 
 

@@ -21,6 +21,9 @@ class Clock:
     def now(self) -> datetime:
         return self.moment
 
+    def jumped(self) -> timedelta:
+        return timedelta()
+
     async def wait_until(self, moment: datetime | None, changed: anyio.Event) -> None:
         raise AssertionError
 

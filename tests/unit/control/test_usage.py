@@ -10,10 +10,10 @@ import pytest
 
 from atoll.control.usage import UsageFilter
 from atoll.model import limits
-from atoll.model.errors import InvalidArgument, LimitExceeded
-from atoll.model.lifecycle import EndReason, State
+from atoll.model.errors import Conflict, InvalidArgument, LimitExceeded, NotFound, OutOfSpace
+from atoll.model.lifecycle import EndReason, SleepReason, State
 from atoll.model.quota import Quota
-from atoll.model.sandbox import Budget, SandboxSpec
+from atoll.model.sandbox import Budget, DeadlineAction, SandboxSpec
 from atoll.model.usage import Prices, Sample
 from atoll.testing.clock import VirtualClock
 from atoll.testing.nodes import FakeNode
@@ -117,6 +117,80 @@ async def test_a_tenant_that_has_spent_its_month_starts_nothing_more_until_the_n
     assert caught.value.code == "budget_spent"
     await world.clock.advance(31 * 24 * 3600)
     await world.control.sandbox_create(me, SandboxSpec())
+
+
+async def asleep(world: Any, sandbox_id: str, state: State) -> Any:
+    with anyio.fail_after(5):
+        while (sandbox := await world.control.sandbox_get(world.me, sandbox_id)).state is not state:
+            await anyio.sleep(0.005)
+    return sandbox
+
+
+@pytest.mark.parametrize(
+    ("action", "state"), [(DeadlineAction.PAUSE, State.PAUSED), (DeadlineAction.STANDBY, State.STANDBY)]
+)
+async def test_a_spent_budget_stops_in_the_way_that_the_owner_chose(
+    world: Any, action: DeadlineAction, state: State
+) -> None:
+    spec = SandboxSpec(timeout_s=LONG, budget=Budget(seconds=25), on_budget=action, auto_resume=True)
+    sandbox, _ = await world.control.sandbox_create(world.me, spec)
+    await world.clock.advance(25)
+    stopped = await asleep(world, sandbox.id, state)
+    assert (stopped.sleep_reason, stopped.end_reason) == (SleepReason.BUDGET_SPENT, None)
+    for wake in (world.control.states.resume, world.control.guest):
+        with pytest.raises(LimitExceeded) as caught:
+            await wake(world.me, sandbox.id)
+        assert caught.value.code == "budget_spent"
+    await world.control.sandbox_set_budget(world.me, sandbox.id, Budget(seconds=60), None)
+    awake = await world.control.states.resume(world.me, sandbox.id)
+    assert (awake.state, awake.sleep_reason, awake.on_budget) == (State.RUNNING, None, action)
+    await world.clock.advance(34)
+    await anyio.sleep(0.05)
+    assert (await world.control.sandbox_get(world.me, sandbox.id)).state is State.RUNNING
+    await world.clock.advance(1)
+    assert (await asleep(world, sandbox.id, state)).sleep_reason is SleepReason.BUDGET_SPENT
+
+
+async def test_a_sleep_for_a_budget_that_fails_is_tried_again(world: Any) -> None:
+    world.node.pause_errors = [OutOfSpace("full")]
+    spec = SandboxSpec(timeout_s=LONG, budget=Budget(seconds=25), on_budget=DeadlineAction.PAUSE)
+    sandbox, _ = await world.control.sandbox_create(world.me, spec)
+    await world.clock.advance(25)
+    with anyio.fail_after(5):
+        while world.node.pause_errors:
+            await anyio.sleep(0.005)
+    await asleep(world, sandbox.id, State.RUNNING)
+    await world.clock.advance(61)
+    await asleep(world, sandbox.id, State.PAUSED)
+
+
+async def test_a_tenants_spent_budget_stops_each_in_its_own_way(world: Any) -> None:
+    await world.control.accounts.tenants.set_quota(world.me, "default", Quota(budget_s=100))
+    killed, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    spec = SandboxSpec(timeout_s=LONG, on_budget=DeadlineAction.PAUSE)
+    paused, _ = await world.control.sandbox_create(world.me, spec)
+    await world.control.accounts.usage.count()
+    await world.clock.advance(60)
+    assert (await ended(world, killed.id)).end_reason is EndReason.BUDGET_SPENT
+    assert (await asleep(world, paused.id, State.PAUSED)).sleep_reason is SleepReason.BUDGET_SPENT
+    with pytest.raises(LimitExceeded):
+        await world.control.states.resume(world.me, paused.id)
+    await world.control.accounts.tenants.set_quota(world.me, "default", Quota())
+    assert (await world.control.states.resume(world.me, paused.id)).state is State.RUNNING
+
+
+async def test_another_budget_is_checked_and_needs_a_live_sandbox(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    with pytest.raises(InvalidArgument):
+        await world.control.sandbox_set_budget(world.me, sandbox.id, Budget(seconds=0), None)
+    with pytest.raises(NotFound):
+        await world.control.sandbox_set_budget(world.other, sandbox.id, Budget(seconds=5), None)
+    await world.control.sandbox_set_budget(world.me, sandbox.id, Budget(seconds=5), None)
+    await world.clock.advance(5)
+    await ended(world, sandbox.id)
+    with pytest.raises(Conflict) as caught:
+        await world.control.sandbox_set_budget(world.me, sandbox.id, Budget(seconds=50), None)
+    assert caught.value.code == "not_running"
 
 
 @pytest.mark.parametrize("by", ["hour", "label:", "owner; drop table", ""])

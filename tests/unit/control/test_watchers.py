@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, cast
 
 import anyio
@@ -34,11 +34,14 @@ class Inside:
         self.open += 1
         self.messages.put_nowait(wire.Event({"type": "watching", "path": "/w"}))
         try:
-            yield self._read()
+            # Closed here, not by the collector: what it says about a generator that it finds may be said in the middle
+            # of a parse, and Python 3.11.7 does not survive a parse within a parse (SystemError in ast).
+            async with aclosing(self._read()) as messages:
+                yield messages
         finally:
             self.open -= 1
 
-    async def _read(self) -> AsyncIterator[wire.Message]:
+    async def _read(self) -> AsyncGenerator[wire.Message, None]:
         while True:
             yield await self.messages.get()
 

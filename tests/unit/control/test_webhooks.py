@@ -6,16 +6,28 @@ import base64
 import hashlib
 import hmac
 import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
 from atoll.control.posting import Post, Posted
+from atoll.control.service import Control, Keyring
+from atoll.control.store.engine import Store, sqlite_url
+from atoll.control.vault import key_new
 from atoll.control.webhooks import retry_s
 from atoll.model import limits
 from atoll.model.errors import InvalidArgument, LimitExceeded, NotFound
 from atoll.model.sandbox import SandboxSpec
+from atoll.telemetry import Metrics
+from atoll.testing.clock import VirtualClock
+from atoll.testing.nodes import FakeNode
+from tests.unit.control.conftest import ME
 
 pytestmark = pytest.mark.anyio
 
@@ -67,6 +79,61 @@ async def test_a_delivery_is_signed_and_says_what_happened(world: Any, receiver:
     key = base64.b64decode(hook.secret.removeprefix("whsec_"))
     expected = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
     assert headers["webhook-signature"] == f"v1,{expected}"
+
+
+def kept_secret(folder: Path) -> str:
+    with closing(sqlite3.connect(folder / "atoll.db")) as database:
+        return str(database.execute("select secret from webhooks").fetchone()[0])
+
+
+@asynccontextmanager
+async def control_with(folder: Path, keys: bytes) -> AsyncIterator[Control]:
+    node = FakeNode()
+    async with node.running(), Store.open(sqlite_url(folder / "atoll.db")) as store:
+        keyring = Keyring(secrets=keys)
+        async with Control.open(store, node, VirtualClock(), Metrics(), folder / "key", keyring=keyring) as control:
+            yield control
+
+
+async def test_what_signs_is_encrypted_in_the_database_and_follows_a_change_of_keys(tmp_path: Path) -> None:
+    old, new = key_new(), key_new()
+    async with control_with(tmp_path, old) as control:
+        hook = await control.accounts.webhooks.create(ME, "https://example.org/x", ())
+    sealed = kept_secret(tmp_path)
+    assert hook.secret.startswith("whsec_")
+    async with control_with(tmp_path, new + old) as control:
+        assert (await control.accounts.webhooks.every("default"))[0].secret == hook.secret
+    assert kept_secret(tmp_path) != sealed
+    async with control_with(tmp_path, new) as control:
+        assert (await control.accounts.webhooks.every("default"))[0].secret == hook.secret
+    body = hook.secret.removeprefix("whsec_").encode()
+    assert not any(body in path.read_bytes() for path in tmp_path.glob("atoll.db*"))
+
+
+async def test_what_an_older_version_kept_in_the_clear_is_encrypted_at_start(tmp_path: Path) -> None:
+    key = key_new()
+    async with control_with(tmp_path, key) as control:
+        hook = await control.accounts.webhooks.create(ME, "https://example.org/x", ())
+    with closing(sqlite3.connect(tmp_path / "atoll.db")) as database, database:
+        database.execute("update webhooks set secret = ?", (hook.secret,))
+    async with control_with(tmp_path, key) as control:
+        assert (await control.accounts.webhooks.every("default"))[0].secret == hook.secret
+    body = hook.secret.removeprefix("whsec_").encode()
+    assert not any(body in path.read_bytes() for path in tmp_path.glob("atoll.db*"))
+
+
+async def test_without_its_key_nothing_is_sent_unsigned(tmp_path: Path) -> None:
+    async with control_with(tmp_path, key_new()) as control:
+        hook = await control.accounts.webhooks.create(ME, "https://example.org/x", ("sandbox.running",))
+    async with control_with(tmp_path, key_new()) as control:
+        webhooks = control.accounts.webhooks
+        receiver = Receiver(webhooks)
+        await control.sandbox_create(ME, SandboxSpec())
+        with anyio.fail_after(5):
+            while not (found := await webhooks.deliveries("default", hook.id)) or not found[0].delivery.error:
+                await anyio.sleep(0.005)
+        assert "cannot be decrypted" in found[0].delivery.error
+        assert receiver.got == []
 
 
 async def test_what_fails_is_tried_again_later_and_then_given_up(world: Any, receiver: Receiver) -> None:
@@ -126,3 +193,35 @@ def test_pauses_grow_to_a_bound() -> None:
     assert pauses == sorted(pauses)
     assert pauses[0] == limits.WEBHOOK_RETRY_S_MIN
     assert pauses[-1] == limits.WEBHOOK_RETRY_S_MAX
+
+
+async def test_a_webhook_that_is_changed_or_switched_off_follows_at_once(world: Any, receiver: Receiver) -> None:
+    hooks = world.control.accounts.webhooks
+    hook = await hooks.create(world.me, "https://example.org/x", ("sandbox.running",), name="mine")
+    await hooks.change(world.me, replace(hook, enabled=False))
+    await world.control.sandbox_create(world.me, SandboxSpec())
+    await hooks.change(world.me, replace(hook, url="https://example.org/y"))
+    await world.control.sandbox_create(world.me, SandboxSpec())
+    await settled(world, hook, "delivered")
+    assert [post.url for post in receiver.got] == ["https://example.org/y"]
+    found = await hooks.get(world.me.owner, hook.id)
+    assert (found.name, found.secret, found.enabled) == ("mine", hook.secret, True)
+    with pytest.raises(NotFound):
+        await hooks.change(world.other, hook)
+    for wrong in (replace(hook, name="x" * 200), replace(hook, secret="own"), replace(hook, url="nowhere")):
+        with pytest.raises(InvalidArgument):
+            await hooks.change(world.me, wrong)
+
+
+async def test_a_form_that_nobody_speaks_waits_and_another_tells_in_its_own_words(
+    world: Any, receiver: Receiver
+) -> None:
+    hooks = world.control.accounts.webhooks
+    waits = await hooks.create(world.me, "https://example.org/x", ("sandbox.running",), form="lost")
+    hooks.forms["theirs"] = lambda hook, *_: Post(hook.url, {}, b"in their words")
+    hook = await hooks.create(world.me, "https://example.org/y", ("sandbox.running",), form="theirs", secret="own")
+    await world.control.sandbox_create(world.me, SandboxSpec())
+    await settled(world, hook, "delivered")
+    assert [post.body for post in receiver.got] == [b"in their words"]
+    (delivery,) = await settled(world, waits, "pending")
+    assert delivery.status is None

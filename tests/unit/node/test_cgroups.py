@@ -78,3 +78,10 @@ def test_a_real_group_limits_and_ends_its_processes() -> None:
         child.kill()
         groups.remove(name)
         groups.remove(f"atoll-test{os.getpid()}")
+
+
+def test_a_group_that_goes_while_it_is_read_counts_as_nothing(tmp_path: Path) -> None:
+    """The kernel answers with another error than that of a file that is not there; a folder does so, too."""
+    assert cgroups._field(tmp_path, "oom_kill") == 0
+    assert cgroups._number(tmp_path) == 0
+    assert cgroups._field(tmp_path / "gone", "oom_kill") == 0

@@ -6,6 +6,7 @@ sandbox, not running, port closed, not allowed.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 import anyio
@@ -18,7 +19,8 @@ from atoll.api.errors import ClientGone
 from atoll.api.ingress import heads, tunnel
 from atoll.api.ingress.routes import Routes, Target
 from atoll.api.ingress.upstream import SendStopped, Upstream
-from atoll.control.ingress import Ingress, Knock
+from atoll.control.ingress import Ingress, Knock, Visit
+from atoll.model import limits
 from atoll.model.errors import GuestFailed
 from atoll.wire import porttoken
 
@@ -40,21 +42,24 @@ class Gate:
             return
         exchange_of(scope).route = ROUTE
         shown = heads.credentials(scope["headers"], scope["query_string"], target)
-        access = await self._ingress.admit(Knock(target.sandbox_id, target.port, shown.key, shown.token))
+        source = (scope.get("client") or ("",))[0]
+        knock = Knock(target.sandbox_id, target.port, shown.key, shown.token, source)
+        admission = await self._ingress.admit(knock)
         if shown.in_query and scope["method"] in ("GET", "HEAD") and EXTENSION not in scope.get("extensions", {}):
             await _send_cookie(scope, shown.token, send)
             return
-        with self._ingress.place(target.sandbox_id):
+        with self._ingress.visit(admission) as visit:
             sock = await self._ingress.dial(target.sandbox_id, target.port)
-            passage = Passage(scope, receive, send, target, access.host_for(target.port))
+            passage = Passage(scope, receive, send, target, admission.access.host_for(target.port), visit)
             try:
                 await passage.run(Upstream(sock))
                 if passage.switched is not None:
-                    await tunnel.join(passage.switched, sock)
+                    visit.protocol = "upgrade"
+                    await tunnel.join(passage.switched, sock, visit)
             finally:
                 sock.close()
                 if passage.switched is not None:
-                    passage.switched.close()
+                    tunnel.hang_up(passage.switched, visit)
 
 
 @dataclass(slots=True)
@@ -66,6 +71,7 @@ class Passage:
     send: Send
     target: Target
     mask: str
+    visit: Visit
     switched: RawConnection | None = None
     """The caller's connection, once both sides have agreed to speak something else."""
 
@@ -83,18 +89,36 @@ class Passage:
                 if self.switched is None:
                     tasks.cancel_scope.cancel()  # the caller has left
 
+            async def watch() -> None:
+                await self._wait_gone()
+                tasks.cancel_scope.cancel()
+
+            begin = asyncio.get_running_loop().call_later
+            timer: asyncio.TimerHandle | None = None
             try:
                 await self._send_head(upstream, upgrade)
-                tasks.start_soon(feed)
+                if upgrade or self._has_body():
+                    tasks.start_soon(feed)
+                else:
+                    # Most requests have no body and are answered at once: nobody has to watch whether the caller stays.
+                    await upstream.send_end()
+                    timer = begin(limits.INGRESS_WATCH_S, tasks.start_soon, watch)
                 await self._pass_answer(upstream)
                 failure = None
             except SendStopped as error:
                 failure = GuestFailed("the server inside takes no request", code="port_lost", detail=repr(error))
             except Exception as error:  # carried out of the group as it is, not wrapped in a group of exceptions
                 failure = error
+            finally:
+                if timer is not None:
+                    timer.cancel()
             tasks.cancel_scope.cancel()
         if failure is not None:
             raise failure
+
+    def _has_body(self) -> bool:
+        framing = {b"content-length", b"transfer-encoding"}
+        return any(name in framing and value != b"0" for name, value in self.scope["headers"])
 
     def _upgrade(self) -> bytes:
         if EXTENSION not in self.scope.get("extensions", {}):
@@ -126,6 +150,7 @@ class Passage:
             if message["type"] == "http.disconnect":
                 return
             if message.get("body"):
+                self.visit.bytes_in += len(message["body"])
                 await upstream.send_body(message["body"])
             more = message.get("more_body", False)
         await upstream.send_end()
@@ -144,6 +169,7 @@ class Passage:
             return
         await self.send({"type": "http.response.start", "status": answer.status_code, "headers": head})
         async for data in upstream.receive_body():
+            self.visit.bytes_out += len(data)
             await self.send({"type": "http.response.body", "body": data, "more_body": True})
         await self.send({"type": "http.response.body", "body": b""})
 

@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from atoll.api.connection import RawConnection
+from atoll.control.ingress import Visit
 from atoll.model import limits
 
 Way = Callable[[], Awaitable[None]]
 
 
-async def join(caller: RawConnection, inside: socket.socket) -> None:
-    """Pass bytes on. An end of one direction is passed on too; a broken connection or a long silence ends both."""
+async def join(caller: RawConnection, inside: socket.socket, visit: Visit) -> None:
+    """Pass bytes on and count them. The end of one direction is passed on, too; a break or a long silence ends both."""
     loop = asyncio.get_running_loop()
     last_s = loop.time()
 
@@ -24,6 +25,7 @@ async def join(caller: RawConnection, inside: socket.socket) -> None:
         nonlocal last_s
         while data := await caller.receive():
             last_s = loop.time()
+            visit.bytes_in += len(data)
             await loop.sock_sendall(inside, data)
         with contextlib.suppress(OSError):
             inside.shutdown(socket.SHUT_WR)
@@ -32,6 +34,7 @@ async def join(caller: RawConnection, inside: socket.socket) -> None:
         nonlocal last_s
         while data := await loop.sock_recv(inside, limits.INGRESS_CHUNK_BYTES):
             last_s = loop.time()
+            visit.bytes_out += len(data)
             await caller.send(data)
         caller.send_end()
 
@@ -40,6 +43,14 @@ async def join(caller: RawConnection, inside: socket.socket) -> None:
             await anyio.sleep(left_s)
 
     await _until_one_breaks(inward, outward, until_silent)
+
+
+def hang_up(caller: RawConnection, visit: Visit) -> None:
+    """Close the caller's connection; at once if the visit was cut, even if the caller has not read all."""
+    if visit.scope.cancel_called:
+        caller.abort()
+    else:
+        caller.close()
 
 
 async def _until_one_breaks(inward: Way, outward: Way, silence: Way) -> None:

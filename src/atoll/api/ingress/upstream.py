@@ -61,10 +61,15 @@ class Upstream:
                 await self._loop.sock_sendall(self._socket, data)
 
     async def _read(self) -> bytes:
+        """Mostly nothing is there yet, and waiting gives others their turn."""
+        try:
+            data = self._socket.recv(limits.INGRESS_CHUNK_BYTES)
+        except BlockingIOError:
+            with anyio.fail_after(limits.INGRESS_IDLE_S_MAX):
+                return await self._loop.sock_recv(self._socket, limits.INGRESS_CHUNK_BYTES)
         # A server inside that never stops must not keep the loop for itself: whoever waits is served in between.
         await anyio.lowlevel.checkpoint()
-        with anyio.fail_after(limits.INGRESS_IDLE_S_MAX):
-            return await self._loop.sock_recv(self._socket, limits.INGRESS_CHUNK_BYTES)
+        return data
 
     async def receive_head(self) -> h11.Response | h11.InformationalResponse:
         """The answer's head; an informational one only if it is a switch of protocols, others are passed over."""

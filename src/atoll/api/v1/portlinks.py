@@ -41,7 +41,7 @@ async def tunnel(call: Call[Nothing, Nothing]) -> Streamed:
     """The connection becomes one to the port: `Upgrade: atoll-tcp`, then bytes as they are."""
     port = port_parse(call.path["port"])
     ingress = call.control.ingress
-    sandbox_id = await ingress.admit_owner(call.principal, call.path["sandbox"])
+    admission = await ingress.admit_owner(call.principal, call.path["sandbox"], port)
     asked = call.header(b"upgrade").lower().encode("latin-1")
     take_over = call.scope.get("extensions", {}).get(EXTENSION)
     if asked != TUNNEL_PROTOCOL or take_over is None:
@@ -50,8 +50,9 @@ async def tunnel(call: Call[Nothing, Nothing]) -> Streamed:
             code="upgrade_required",
             hint="Send `Connection: Upgrade` and `Upgrade: atoll-tcp`, or use `atoll forward`.",
         )
-    with ingress.place(sandbox_id):
-        sock = await ingress.dial(sandbox_id, port)
+    with ingress.visit(admission) as visit:
+        visit.protocol = "tcp"
+        sock = await ingress.dial(admission.knock.sandbox_id, port)
         try:
             raw = take_over()
             assert isinstance(raw, RawConnection)
@@ -59,9 +60,9 @@ async def tunnel(call: Call[Nothing, Nothing]) -> Streamed:
             try:
                 head = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: atoll-tcp\r\n\r\n"
                 await raw.send(head)
-                await bytes_tunnel.join(raw, sock)
+                await bytes_tunnel.join(raw, sock, visit)
             finally:
-                raw.close()
+                bytes_tunnel.hang_up(raw, visit)
         finally:
             sock.close()
     return STREAMED

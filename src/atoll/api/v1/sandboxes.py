@@ -12,8 +12,17 @@ from atoll.control.service import REPEATED, Query
 from atoll.model import limits
 from atoll.model.errors import Conflict, InvalidArgument, LimitExceeded, NotFound, OutOfSpace, Unavailable
 from atoll.model.lifecycle import State
+from atoll.model.sandbox import Budget
 from atoll.model.text import is_text
-from atoll.wire.public import SandboxCreate, SandboxCreated, SandboxDeadline, SandboxPage, SandboxView
+from atoll.wire.public import (
+    SandboxBudget,
+    SandboxCreate,
+    SandboxCreated,
+    SandboxDeadline,
+    SandboxPage,
+    SandboxView,
+    StartLog,
+)
 
 
 class ListQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,6 +60,7 @@ async def create(call: Call[SandboxCreate, Nothing]) -> Reply:
     """With the header `Idempotency-Key` a create that is repeated gives back the same sandbox, with status 200."""
     key = call.header(b"idempotency-key")
     sandbox, started = await call.control.sandbox_create(call.principal, call.body.spec(), key)
+    call.is_about(sandbox.id)
     created = SandboxCreated(sandbox=SandboxView.of(sandbox), steps_ms=dict(started.steps_ms), way=started.way)
     return Reply(created, status=200 if started.way == REPEATED else 201)
 
@@ -69,6 +79,17 @@ async def show(call: Call[Nothing, Nothing]) -> SandboxView:
 async def set_deadline(call: Call[SandboxDeadline, Nothing]) -> SandboxView:
     sandbox = await call.control.sandbox_set_deadline(call.principal, call.path["sandbox"], call.body.timeout_s)
     return SandboxView.of(sandbox)
+
+
+async def set_budget(call: Call[SandboxBudget, Nothing]) -> SandboxView:
+    """What has been used until now counts. One that was stopped because its budget was spent can be resumed then."""
+    budget = Budget(call.body.seconds, call.body.money)
+    sandbox = await call.control.sandbox_set_budget(call.principal, call.path["sandbox"], budget, call.body.on_budget)
+    return SandboxView.of(sandbox)
+
+
+async def start_log(call: Call[Nothing, Nothing]) -> StartLog:
+    return StartLog(log=await call.control.sandbox_start_log(call.principal, call.path["sandbox"]))
 
 
 async def kill(call: Call[Nothing, Nothing]) -> SandboxView:
@@ -100,6 +121,23 @@ ENDPOINTS = (
         kill,
         answer=SandboxView,
         errors=(NotFound,),
+    ),
+    Endpoint(
+        "GET",
+        ONE + "/start-log",
+        "Show how the start of a sandbox went that failed",
+        start_log,
+        answer=StartLog,
+        errors=(NotFound,),
+    ),
+    Endpoint(
+        "PUT",
+        ONE + "/budget",
+        "Change the budget of a sandbox",
+        set_budget,
+        body=SandboxBudget,
+        answer=SandboxView,
+        errors=(InvalidArgument, NotFound, Conflict),
     ),
     Endpoint(
         "PUT",

@@ -28,7 +28,8 @@ async def pause(call: Call[SandboxPause, Nothing]) -> SandboxView:
 
 async def resume(call: Call[SandboxResume, Nothing]) -> SandboxView:
     states = call.control.states
-    return SandboxView.of(await states.resume(call.principal, call.path["sandbox"], call.body.timeout_s))
+    body = call.body
+    return SandboxView.of(await states.resume(call.principal, call.path["sandbox"], body.timeout_s, memory=body.memory))
 
 
 async def rollback(call: Call[SandboxRollback, Nothing]) -> SandboxView:

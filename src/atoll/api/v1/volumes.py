@@ -9,7 +9,8 @@ from atoll.wire.public import VolumeCreate, VolumeList, VolumeView
 
 async def create(call: Call[VolumeCreate, Nothing]) -> VolumeView:
     body = call.body
-    return VolumeView.of(await call.control.volumes.create(call.principal, body.name, body.size_bytes, body.source))
+    volumes = call.control.volumes
+    return VolumeView.of(await volumes.create(call.principal, body.name, body.size_bytes, body.source, body.snapshot))
 
 
 async def list_all(call: Call[Nothing, Nothing]) -> VolumeList:
@@ -31,7 +32,7 @@ ENDPOINTS = (
     Endpoint(
         "POST",
         PATH,
-        "Make a volume, empty or a clone of another",
+        "Make a volume, empty, or a clone of another or of its snapshot",
         create,
         body=VolumeCreate,
         answer=VolumeView,
@@ -40,5 +41,12 @@ ENDPOINTS = (
     ),
     Endpoint("GET", PATH, "List volumes, by name", list_all, answer=VolumeList),
     Endpoint("GET", ONE, "Show a volume, by id or name", show, answer=VolumeView, errors=(NotFound,)),
-    Endpoint("DELETE", ONE, "Delete a volume that no sandbox has", delete, status=204, errors=(NotFound, Conflict)),
+    Endpoint(
+        "DELETE",
+        ONE,
+        "Delete a volume that no sandbox has, with its snapshots",
+        delete,
+        status=204,
+        errors=(NotFound, Conflict),
+    ),
 )

@@ -26,12 +26,14 @@ from atoll.client._twins import async_shield
 from atoll.model.errors import AtollError
 from atoll.model.sandbox import DEFAULT_TEMPLATE, DEFAULT_TIMEOUT_S
 from atoll.wire.public import (
+    SandboxBudget,
     SandboxCreate,
     SandboxCreated,
     SandboxDeadline,
     SandboxPage,
     SandboxView,
     SnapshotView,
+    StartLog,
     TemplateList,
     TemplateView,
 )
@@ -92,6 +94,7 @@ class AsyncSandbox(AsyncStates):
         external_id: str | None = None,
         budget_s: float | None = None,
         budget_money: float | None = None,
+        on_budget: str = "kill",
         on_deadline: str = "kill",
         idle_timeout_s: float | None = None,
         auto_resume: bool = False,
@@ -108,8 +111,8 @@ class AsyncSandbox(AsyncStates):
         full; `secrets` names those whose placeholders it gets. Without `url` and `api_key`, ATOLL_URL and
         ATOLL_API_KEY are used, else the server of this machine.
 
-        `external_id` finds it again for ever; `budget_s` and `budget_money` end it when spent; the same
-        `idempotency_key` gives back the same sandbox.
+        `external_id` finds it again for ever; the same `idempotency_key` gives back the same sandbox. When `budget_s`
+        or `budget_money` is spent, what `on_budget` says happens: "kill", "pause" or "standby".
         `on_deadline` says what happens at its deadline, or after `idle_timeout_s` without use: "kill", "pause" or
         "standby". With `auto_resume` a call wakes it when it is paused. Of a snapshot its memory is used too, unless
         `with_memory` is false. `volumes` are paths with the volume that is mounted there: {"/data": "name"}, or
@@ -133,6 +136,7 @@ class AsyncSandbox(AsyncStates):
             external_id=external_id,
             budget_s=budget_s,
             budget_money=budget_money,
+            on_budget=on_budget,
             on_deadline=on_deadline,
             idle_timeout_s=idle_timeout_s,
             auto_resume=auto_resume,
@@ -290,6 +294,28 @@ class AsyncSandbox(AsyncStates):
         body = SandboxDeadline(timeout_s=timeout_s)
         self._view = await self._transport.call("PUT", f"{self._path}/deadline", SandboxView, body)
         return self._view
+
+    async def set_budget(
+        self, *, seconds: float | None = None, money: float | None = None, on_budget: str | None = None
+    ) -> SandboxView:
+        """Another budget in place of the old one; what it has used already counts. Without `on_budget` that stays.
+
+        Example:
+            await sb.set_budget(seconds=7200)
+            await sb.resume()
+        """
+        action = None if on_budget is None else exchange.deadline_action(on_budget)
+        body = SandboxBudget(seconds=seconds, money=money, on_budget=action)
+        self._view = await self._transport.call("PUT", f"{self._path}/budget", SandboxView, body)
+        return self._view
+
+    async def start_log(self) -> str:
+        """How its start went, step by step, if it failed; else empty.
+
+        Example:
+            print(await (await AsyncSandbox.connect("sb1...")).start_log())
+        """
+        return (await self._transport.call("GET", f"{self._path}/start-log", StartLog)).log
 
     async def kill(self) -> None:
         """End it and all that is in it. Killing one that has ended does nothing.

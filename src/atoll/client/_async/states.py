@@ -52,13 +52,15 @@ class AsyncStates:
         """
         return await self._change("pause", SandboxPause(memory=memory))
 
-    async def resume(self, *, timeout_s: float | None = None) -> SandboxView:
+    async def resume(self, *, timeout_s: float | None = None, memory: bool = True) -> SandboxView:
         """Wake it, with its processes, variables, open files and servers as they were; it has a new deadline.
+
+        Without `memory` it boots from its disk instead, and what it had in memory is gone.
 
         Example:
             await sb.resume(timeout_s=600)
         """
-        return await self._change("resume", SandboxResume(timeout_s=timeout_s))
+        return await self._change("resume", SandboxResume(timeout_s=timeout_s, memory=memory))
 
     async def rollback(self, snapshot: str | SnapshotView) -> SandboxView:
         """Take it back to an earlier snapshot of itself. What it was until now is gone.

@@ -52,6 +52,7 @@ class PortLinks:
     ) -> PortAccessView:
         """Make a port public or private; what is not given stays. `revoke_links` ends all addresses given before.
 
+        It holds at once: connections of callers who would not be let in any more are cut.
         A server inside gets `localhost:<port>` as its Host unless `mask_host` says another, or "" for the caller's own.
 
         Example:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from atoll.client import _exchange as exchange
 from atoll.client._sync.transport import Transport
@@ -30,20 +30,23 @@ class Secrets:
         name: str,
         value: str | None = None,
         *,
-        hosts: Sequence[str],
+        hosts: Sequence[str] = (),
         env: str = "",
         path: str = "",
         header: str = "",
         format: str = "{}",
         query: bool = False,
         basic: bool = False,
+        by_rule: bool = False,
+        metadata: Mapping[str, str] | None = None,
         url: str | None = None,
         api_key: str | None = None,
     ) -> SecretView:
         """Keep a secret, or change one; without a value the one that is kept stays.
 
         The value replaces the placeholder in headers of requests to `hosts`; with `query` and `basic` also there. With
-        `header` it is put into that header by `format`, whether or not the sandbox sends the placeholder.
+        `header` it is put into that header by `format`, whether or not the sandbox sends the placeholder. With
+        `by_rule` it has no hosts: it goes where a rule of a policy sets a header with `${secrets.NAME}`.
         """
         body = SecretPut(
             hosts=list(hosts),
@@ -54,6 +57,8 @@ class Secrets:
             format=format,
             query=query,
             basic=basic,
+            by_rule=by_rule,
+            metadata=dict(metadata or {}),
         )
         transport = Transport.acquire(discover(url, api_key, os.environ))
         try:

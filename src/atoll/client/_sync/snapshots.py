@@ -1,17 +1,23 @@
 # Generated from src/atoll/client/_async/snapshots.py by tools/unasync.py: change that file, not this one.
-"""Snapshots: list, find and delete them. They are taken of a sandbox, and used where a template is."""
+"""Snapshots: list, find, compare, delete, export and import them. They are taken of a sandbox."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from atoll.client import _exchange as exchange
 from atoll.client._sync.transport import Transport
 from atoll.client._config import discover
-from atoll.wire.public import SnapshotPage, SnapshotView
+from atoll.client._local import LocalTarget, open_source
+from atoll.client._progress import Meter, Progress
+from atoll.client._twins import chunks
+from atoll.model import ids, limits
+from atoll.wire.public import SnapshotDiff, SnapshotPage, SnapshotView
 
 _PATH = "/v1/snapshots"
+_RAW = "application/octet-stream"
 
 
 class Snapshot:
@@ -76,5 +82,100 @@ class Snapshot:
         transport = Transport.acquire(discover(url, api_key, os.environ))
         try:
             transport.fetch("DELETE", f"{_PATH}/{exchange.segment(exchange.snapshot_id(snapshot))}")
+        finally:
+            transport.release()
+
+    @classmethod
+    def diff(
+        cls,
+        before: str | SnapshotView,
+        after: str | SnapshotView,
+        *,
+        url: str | None = None,
+        api_key: str | None = None,
+    ) -> SnapshotDiff:
+        """What changed on the disk from one snapshot to another: files added, changed and removed.
+
+        `sandbox.diff(snap)` compares with what a sandbox is now.
+
+        Example:
+            for item in (Snapshot.diff(monday, friday)).items:
+                print(item.change, item.path)
+        """
+        transport = Transport.acquire(discover(url, api_key, os.environ))
+        first, second = exchange.snapshot_id(before), exchange.snapshot_id(after)
+        try:
+            if not ids.is_id(ids.SNAPSHOT, second):  # a name could be that of a sandbox, too
+                second = (transport.call("GET", f"{_PATH}/{exchange.segment(second)}", SnapshotView)).id
+            path = f"{_PATH}/{exchange.segment(first)}/diff{exchange.query(against=second)}"
+            return transport.call("GET", path, SnapshotDiff, read_s=limits.CLIENT_STATE_S_MAX)
+        finally:
+            transport.release()
+
+    @classmethod
+    def export(
+        cls,
+        snapshot: str | SnapshotView,
+        local_path: str | os.PathLike[str],
+        *,
+        memory: bool = True,
+        on_progress: Progress | None = None,
+        url: str | None = None,
+        api_key: str | None = None,
+    ) -> int:
+        """Write a snapshot to a file of this machine; says how many bytes it has. It appears when it is complete.
+
+        The file holds all that the sandbox held, its environment and (unless `memory` is False) its memory too: keep
+        it as you would keep a secret.
+
+        Example:
+            Snapshot.export("ready", "ready.atoll")
+        """
+        transport = Transport.acquire(discover(url, api_key, os.environ))
+        where = exchange.query(memory=None if memory else False)
+        path = f"{_PATH}/{exchange.segment(exchange.snapshot_id(snapshot))}/export{where}"
+        meter = Meter(None, on_progress)
+        try:
+            with LocalTarget(Path(local_path), None) as target:
+                with transport.stream("GET", path, accept=_RAW, read_s=limits.CLIENT_STATE_S_MAX) as response:
+                    for data in response.iter_raw():
+                        target.write(data)
+                        meter.add(len(data))
+            return target.size_bytes
+        finally:
+            transport.release()
+
+    @classmethod
+    def import_(
+        cls,
+        local_path: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        memory: bool = True,
+        expires_s: float | None = None,
+        on_progress: Progress | None = None,
+        url: str | None = None,
+        api_key: str | None = None,
+    ) -> SnapshotView:
+        """Make a snapshot of a file that `export` wrote, on this server or on another one.
+
+        A file with memory is taken only if this server trusts the one that wrote it; with `memory=False` its disk is.
+
+        Example:
+            snap = Snapshot.import_("ready.atoll", name="ready")
+        """
+        transport = Transport.acquire(discover(url, api_key, os.environ))
+        where = exchange.query(name=name, memory=None if memory else False, expires_s=expires_s)
+        try:
+            with open_source(Path(local_path)) as (file, size_bytes):
+                with transport.stream(
+                    "POST",
+                    f"{_PATH}{where}",
+                    chunks(Meter(size_bytes, on_progress).reading(file)),
+                    content_type=_RAW,
+                    content_bytes=size_bytes,
+                    read_s=limits.CLIENT_STATE_S_MAX,
+                ) as response:
+                    return exchange.decode(response.read(), SnapshotView)
         finally:
             transport.release()

@@ -53,13 +53,15 @@ class States:
         """
         return self._change("pause", SandboxPause(memory=memory))
 
-    def resume(self, *, timeout_s: float | None = None) -> SandboxView:
+    def resume(self, *, timeout_s: float | None = None, memory: bool = True) -> SandboxView:
         """Wake it, with its processes, variables, open files and servers as they were; it has a new deadline.
+
+        Without `memory` it boots from its disk instead, and what it had in memory is gone.
 
         Example:
             sb.resume(timeout_s=600)
         """
-        return self._change("resume", SandboxResume(timeout_s=timeout_s))
+        return self._change("resume", SandboxResume(timeout_s=timeout_s, memory=memory))
 
     def rollback(self, snapshot: str | SnapshotView) -> SandboxView:
         """Take it back to an earlier snapshot of itself. What it was until now is gone.

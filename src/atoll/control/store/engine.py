@@ -140,6 +140,7 @@ def _on_connect(connection: DBAPIConnection, _record: object) -> None:
         "synchronous=NORMAL",  # with WAL a crash of the server loses nothing, one of the machine the last moments
         f"busy_timeout={int(limits.DATABASE_BUSY_S * 1000)}",
         "foreign_keys=ON",
+        "secure_delete=FAST",  # what was replaced, such as a secret under an old key, is gone from its page
     ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

@@ -151,5 +151,5 @@ def _from_row(row: Row[Any]) -> Event:
 _ADD = insert(events).returning(events.c.number)
 _ADD_DELIVERY = insert(webhook_deliveries)
 _HOOKS = select(webhooks.c.id, webhooks.c.actions).where(
-    webhooks.c.owner == bindparam("hook_owner"), webhooks.c.removed_us.is_(None)
+    webhooks.c.owner == bindparam("hook_owner"), webhooks.c.removed_us.is_(None), webhooks.c.enabled == 1
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, bindparam, func, insert, or_, select, tuple_, update
@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from atoll.control.store.moments import from_us, to_us
 from atoll.control.store.schema import sandbox_metadata, sandboxes
 from atoll.model.errors import Conflict
-from atoll.model.lifecycle import EndReason, State
+from atoll.model.lifecycle import EndReason, SleepReason, State
 from atoll.model.resources import Resources
 from atoll.model.sandbox import Budget, DeadlineAction, Sandbox
 from atoll.model.volume import VolumeMount
@@ -148,6 +148,22 @@ def set_deadline(connection: Connection, sandbox_id: str, deadline_at: datetime)
     return connection.execute(statement).rowcount == 1
 
 
+def shift_deadlines(connection: Connection, by: timedelta) -> None:
+    """Move the deadlines of all that have not ended."""
+    moved = sandboxes.c.deadline_us + round(by.total_seconds() * 1_000_000)
+    connection.execute(update(sandboxes).where(sandboxes.c.ended_us.is_(None)).values(deadline_us=moved))
+
+
+def set_budget(connection: Connection, sandbox_id: str, budget: Budget, action: DeadlineAction) -> bool:
+    """Change the budget of a sandbox that has not ended; says whether it had not."""
+    statement = (
+        update(sandboxes)
+        .where(sandboxes.c.id == sandbox_id, sandboxes.c.ended_us.is_(None))
+        .values(budget_s=budget.seconds, budget_money=budget.money, budget_action=action.value)
+    )
+    return connection.execute(statement).rowcount == 1
+
+
 def _page_query(wanted: Filter, after: Position | None) -> Select[Any]:
     query = select(sandboxes).where(sandboxes.c.owner == wanted.owner)
     if wanted.states:
@@ -191,6 +207,7 @@ def _to_row(record: Record) -> dict[str, Any]:
         "deadline_action": sandbox.on_deadline.value,
         "budget_s": sandbox.budget.seconds,
         "budget_money": sandbox.budget.money,
+        "budget_action": sandbox.on_budget.value,
         "timeout_s": sandbox.timeout_s,
         "idle_timeout_s": sandbox.idle_timeout_s,
         "auto_resume": int(sandbox.auto_resume),
@@ -208,6 +225,7 @@ def lifecycle_columns(sandbox: Sandbox) -> dict[str, Any]:
         "ended_us": None if sandbox.ended_at is None else to_us(sandbox.ended_at),
         "end_reason": None if sandbox.end_reason is None else sandbox.end_reason.value,
         "end_detail": sandbox.end_detail,
+        "sleep_reason": None if sandbox.sleep_reason is None else sandbox.sleep_reason.value,
     }
 
 
@@ -239,6 +257,8 @@ def _from_row(row: Row[Any]) -> Record:
         auto_resume=bool(value["auto_resume"]),
         volumes=tuple(VolumeMount(**mount) for mount in json.loads(value["volumes"])),
         snapshot_id=value["snapshot_id"],
+        on_budget=DeadlineAction(value["budget_action"]),
+        sleep_reason=None if value["sleep_reason"] is None else SleepReason(value["sleep_reason"]),
     )
     return Record(owner=value["owner"], sandbox=sandbox, key_id=value["key_id"])
 

@@ -42,6 +42,8 @@ sandboxes = Table(
     Column("auto_resume", Integer, nullable=False, server_default="0"),
     Column("volumes", Text, nullable=False, server_default="[]"),
     Column("snapshot_id", Text, nullable=True),
+    Column("budget_action", Text, nullable=False, server_default="kill"),
+    Column("sleep_reason", Text, nullable=True),
 )
 
 _LIVE = text("ended_us IS NULL")
@@ -65,6 +67,13 @@ sandbox_metadata = Table(
     Column("sandbox_id", Text, ForeignKey("sandboxes.id", ondelete="CASCADE"), primary_key=True),
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+start_logs = Table(
+    "start_logs",
+    metadata,
+    Column("sandbox_id", Text, ForeignKey("sandboxes.id", ondelete="CASCADE"), primary_key=True),
+    Column("log", Text, nullable=False),
 )
 
 sandbox_ports = Table(
@@ -191,6 +200,9 @@ webhooks = Table(
     Column("actions", Text, nullable=False),
     Column("created_us", BigInteger, nullable=False),
     Column("removed_us", BigInteger, nullable=True),
+    Column("name", Text, nullable=False, server_default=""),
+    Column("enabled", Integer, nullable=False, server_default="1"),
+    Column("form", Text, nullable=False, server_default="atoll"),
 )
 Index("webhooks_owner", webhooks.c.owner)
 
@@ -264,3 +276,14 @@ volumes = Table(
     Column("created_us", BigInteger, nullable=False),
 )
 Index("volumes_name", volumes.c.owner, volumes.c.name, unique=True)
+
+volume_snapshots = Table(
+    "volume_snapshots",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("volume_id", Text, ForeignKey("volumes.id", ondelete="CASCADE"), nullable=False),
+    Column("name", Text, nullable=True),
+    Column("created_us", BigInteger, nullable=False),
+    Column("used_bytes", BigInteger, nullable=False),
+)
+Index("volume_snapshots_name", volume_snapshots.c.volume_id, volume_snapshots.c.name, unique=True)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select,
 
 from atoll.control.store.moments import from_us, to_us
 from atoll.control.store.schema import secrets
+from atoll.model.errors import Conflict
 from atoll.model.secret import Secret
 
 
@@ -23,9 +24,16 @@ class SealedSecret:
     sealed: str
 
 
-def put(connection: Connection, owner: str, secret: Secret, sealed: str | None, now: datetime) -> SealedSecret | None:
-    """Add or replace a secret; without a value the one that is there stays. None if there is none to stay."""
+def put(
+    connection: Connection, owner: str, secret: Secret, sealed: str | None, now: datetime, *, fresh: bool = False
+) -> SealedSecret | None:
+    """Add or replace a secret; without a value the one that is there stays. None if there is none to stay.
+
+    With `fresh` there must be none: Conflict (name_taken).
+    """
     known = get(connection, owner, secret.name)
+    if fresh and known is not None:
+        raise Conflict(f"a secret is already named {secret.name[:80]!r}", code="name_taken", hint="Update that one.")
     if known is None and sealed is None:
         return None
     settings = msgspec.json.encode(_settings(secret)).decode()
@@ -73,7 +81,7 @@ def remove(connection: Connection, owner: str, name: str) -> bool:
 
 
 def _settings(secret: Secret) -> dict[str, Any]:
-    kept = ("hosts", "env", "path", "header", "format", "query", "basic")
+    kept = ("hosts", "env", "path", "header", "format", "query", "basic", "by_rule", "metadata")
     return {name: getattr(secret, name) for name in kept}
 
 

@@ -43,8 +43,9 @@ def add(connection: Connection, record: SnapshotRecord) -> None:
 
 def ready(connection: Connection, snapshot: Snapshot) -> None:
     """All of it is there: from here on it can be used."""
-    values = {"state": snapshot.state.value, "memory_bytes": snapshot.memory_bytes, "disk_bytes": snapshot.disk_bytes}
-    values["has_memory"] = int(snapshot.has_memory)
+    row = _to_row(SnapshotRecord("", snapshot))
+    # All but what was known when it was begun: an import learns on the way what it is a snapshot of.
+    values = {name: value for name, value in row.items() if name not in ("id", "owner", "name", "created_us")}
     connection.execute(update(snapshots).where(snapshots.c.id == snapshot.id).values(**values))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, select, text, update
@@ -38,14 +38,25 @@ class UsageSum:
     usage: Usage
 
 
-def open_meter(connection: Connection, sandbox_id: str, owner: str, at: datetime) -> None:
-    """Begin to count; a sandbox that is being counted is left as it is."""
+def open_meter(connection: Connection, sandbox_id: str, owner: str, at: datetime, *, again: bool = False) -> None:
+    """Begin to count; a sandbox that is being counted is left as it is.
+
+    `again` is for one that slept. Its counter of egress goes on where it was, so what was counted before is not new.
+    """
     if connection.execute(_METER, {"meter_id": sandbox_id}).one_or_none() is None:
-        connection.execute(insert(usage_meters), _meter_row(Meter(sandbox_id, owner, at, Sample())))
+        egress_bytes = total_of_sandbox(connection, sandbox_id).egress_bytes if again else 0
+        last = Sample(egress_bytes=egress_bytes)
+        connection.execute(insert(usage_meters), _meter_row(Meter(sandbox_id, owner, at, last)))
 
 
 def meters(connection: Connection) -> list[Meter]:
     return [_meter(row) for row in connection.execute(select(usage_meters))]
+
+
+def shift_meters(connection: Connection, by: timedelta) -> None:
+    """Move every meter: the time in between did not pass."""
+    moved = usage_meters.c.at_us + round(by.total_seconds() * 1_000_000)
+    connection.execute(update(usage_meters).values(at_us=moved))
 
 
 def count(connection: Connection, samples: Mapping[str, Sample], now: datetime) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, or_, select
 from sqlalchemy.exc import IntegrityError
 
 from atoll.control.store.moments import from_us, to_us
-from atoll.control.store.schema import sandboxes, volumes
+from atoll.control.store.schema import sandboxes, volume_snapshots, volumes
 from atoll.model import limits
 from atoll.model.errors import Conflict, LimitExceeded
 from atoll.model.volume import Volume
@@ -44,6 +44,10 @@ def all_of(connection: Connection, owner: str) -> list[Volume]:
     return [_from_row(row) for row in rows]
 
 
+def owner_of(connection: Connection, volume_id: str) -> str | None:
+    return connection.execute(select(volumes.c.owner).where(volumes.c.id == volume_id)).scalar_one_or_none()
+
+
 def every_id(connection: Connection) -> set[str]:
     return {row.id for row in connection.execute(select(volumes.c.id))}
 
@@ -58,8 +62,8 @@ def users(connection: Connection, volume_id: str) -> list[str]:
     return [row.id for row in rows if any(mount["volume"] == volume_id for mount in json.loads(row.volumes))]
 
 
-def remove(connection: Connection, volume_id: str) -> None:
-    """Conflict (volume_in_use) while a sandbox has it."""
+def remove(connection: Connection, volume_id: str) -> list[str]:
+    """Conflict (volume_in_use) while a sandbox has it. Its snapshots go with it; these were they."""
     holders = users(connection, volume_id)
     if holders:
         raise Conflict(
@@ -67,7 +71,13 @@ def remove(connection: Connection, volume_id: str) -> None:
             code="volume_in_use",
             hint=f"Kill them first: {', '.join(holders[:3])}.",
         )
+    ids = [row.id for row in connection.execute(_SNAPSHOTS.where(volume_snapshots.c.volume_id == volume_id))]
+    connection.execute(delete(volume_snapshots).where(volume_snapshots.c.volume_id == volume_id))
     connection.execute(delete(volumes).where(volumes.c.id == volume_id))
+    return ids
+
+
+_SNAPSHOTS = select(volume_snapshots.c.id)
 
 
 def _from_row(row: Row[Any]) -> Volume:

@@ -12,6 +12,8 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from atoll.control.store.moments import from_us, to_us
 from atoll.control.store.schema import webhook_deliveries, webhooks
 
+NATIVE = "atoll"
+
 
 class DeliveryState(StrEnum):
     PENDING = "pending"
@@ -21,7 +23,10 @@ class DeliveryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """An address that wants to hear of a tenant's events, and the secret that signs what it gets."""
+    """An address that wants to hear of a tenant's events, and the secret that signs what it gets.
+
+    The secret is sealed before it comes here and opened after it has left.
+    """
 
     id: str
     owner: str
@@ -29,6 +34,10 @@ class Webhook:
     secret: str
     actions: tuple[str, ...]
     created_at: datetime
+    name: str = ""
+    enabled: bool = True
+    form: str = NATIVE
+    """In whose words it is told, and by whose signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +66,35 @@ def add(connection: Connection, hook: Webhook) -> None:
             "actions": " ".join(hook.actions),
             "created_us": to_us(hook.created_at),
             "removed_us": None,
+            "name": hook.name,
+            "enabled": int(hook.enabled),
+            "form": hook.form,
         },
     )
+
+
+def change(connection: Connection, hook: Webhook) -> bool:
+    """Write what can be changed of a webhook; says whether it was still there."""
+    statement = update(webhooks).where(webhooks.c.id == hook.id, webhooks.c.removed_us.is_(None))
+    values = {"url": hook.url, "actions": " ".join(hook.actions), "secret": hook.secret}
+    changed = statement.values(**values, name=hook.name, enabled=int(hook.enabled))
+    return connection.execute(changed).rowcount == 1
 
 
 def of_owner(connection: Connection, owner: str) -> list[Webhook]:
     wanted = select(webhooks).where(webhooks.c.owner == owner, webhooks.c.removed_us.is_(None))
     return [_hook(row) for row in connection.execute(wanted.order_by(webhooks.c.id))]
+
+
+def everything(connection: Connection) -> list[Webhook]:
+    """The webhooks of all tenants, to be sealed anew."""
+    return [_hook(row) for row in connection.execute(select(webhooks).where(webhooks.c.removed_us.is_(None)))]
+
+
+def reseal(connection: Connection, before: Webhook, sealed: str) -> bool:
+    """Replace a secret if it is still the same one."""
+    statement = update(webhooks).where(webhooks.c.id == before.id, webhooks.c.secret == before.secret)
+    return connection.execute(statement, {"secret": sealed}).rowcount == 1
 
 
 def by_id(connection: Connection, hook_id: str) -> Webhook | None:
@@ -157,7 +188,17 @@ def forget(connection: Connection, before: datetime) -> int:
 
 
 def _hook(row: Row[Any]) -> Webhook:
-    return Webhook(row.id, row.owner, row.url, row.secret, tuple(row.actions.split()), from_us(row.created_us))
+    return Webhook(
+        id=row.id,
+        owner=row.owner,
+        url=row.url,
+        secret=row.secret,
+        actions=tuple(row.actions.split()),
+        created_at=from_us(row.created_us),
+        name=row.name,
+        enabled=bool(row.enabled),
+        form=row.form,
+    )
 
 
 def _delivery(row: Row[Any]) -> Delivery:

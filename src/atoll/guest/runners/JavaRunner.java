@@ -108,32 +108,113 @@ public class JavaRunner {
         return 0;
     }
 
-    // The one field that matters, from JSON that the guest wrote: only escapes that it uses.
-    static String codeOf(String json) {
-        int at = json.indexOf("\"code\":\"") + 8;
-        StringBuilder out = new StringBuilder();
-        for (int i = at; json.charAt(i) != '"'; i++) {
-            char c = json.charAt(i);
-            if (c != '\\') { out.append(c); continue; }
-            char e = json.charAt(++i);
-            switch (e) {
-                case 'n' -> out.append('\n');
-                case 't' -> out.append('\t');
-                case 'r' -> out.append('\r');
-                case 'b' -> out.append('\b');
-                case 'f' -> out.append('\f');
-                case 'u' -> { out.append((char) Integer.parseInt(json.substring(i + 1, i + 5), 16)); i += 4; }
-                default -> out.append(e);
+    // JSON as the guest writes it: objects, texts and null. Whatever else there were would be of no use here.
+    static class Request {
+        final String json;
+        int at = 0;
+        Request(String json) { this.json = json; }
+
+        Object value() {
+            switch (json.charAt(at)) {
+                case '{': return object();
+                case '"': return text();
+                default:
+                    while (at < json.length() && ",}".indexOf(json.charAt(at)) < 0) at++;
+                    return null;
             }
         }
-        return out.toString();
+
+        Map<String, Object> object() {
+            Map<String, Object> found = new LinkedHashMap<>();
+            at++;
+            while (json.charAt(at) != '}') {
+                if (json.charAt(at) == ',') at++;
+                String name = text();
+                at++;  // the colon
+                found.put(name, value());
+            }
+            at++;
+            return found;
+        }
+
+        String text() {
+            StringBuilder out = new StringBuilder();
+            for (at++; json.charAt(at) != '"'; at++) {
+                char c = json.charAt(at);
+                if (c != '\\') { out.append(c); continue; }
+                char e = json.charAt(++at);
+                switch (e) {
+                    case 'n' -> out.append('\n');
+                    case 't' -> out.append('\t');
+                    case 'r' -> out.append('\r');
+                    case 'b' -> out.append('\b');
+                    case 'f' -> out.append('\f');
+                    case 'u' -> { out.append((char) Integer.parseInt(json.substring(at + 1, at + 5), 16)); at += 4; }
+                    default -> out.append(e);
+                }
+            }
+            at++;
+            return out.toString();
+        }
+    }
+
+    // Standard input of one run. Without one, who asks for input is told at once that nobody is there to answer.
+    static class Input extends InputStream {
+        private InputStream given = null;
+        synchronized void give(Object text) {
+            given = text == null ? null : new ByteArrayInputStream(text.toString().getBytes(StandardCharsets.UTF_8));
+        }
+        private InputStream source() throws IOException {
+            if (given == null) throw new IOException("input is not possible here: nobody is there to answer");
+            return given;
+        }
+        @Override public synchronized int read() throws IOException { return source().read(); }
+        @Override public synchronized int read(byte[] to, int at, int length) throws IOException {
+            return source().read(to, at, length);
+        }
+        @Override public synchronized int available() { return given == null ? 0 : ((ByteArrayInputStream) given).available(); }
+    }
+
+    // The JDK shows its environment as a map that cannot be changed. The map below it can, and is what programs that
+    // are started from here get, too. It takes two --add-opens.
+    @SuppressWarnings("unchecked")
+    static Map<String, String> environment() throws ReflectiveOperationException {
+        Map<String, String> shown = System.getenv();
+        var below = shown.getClass().getDeclaredField("m");
+        below.setAccessible(true);
+        return (Map<String, String>) below.get(shown);
+    }
+
+    @SuppressWarnings("unchecked")
+    static Map<String, String> given(Map<String, Object> request, String name) {
+        Object found = request.get(name);
+        return found == null ? Map.of() : (Map<String, String>) found;
+    }
+
+    static int runWith(JShell shell, Map<String, Object> request, Input input) throws ReflectiveOperationException {
+        Map<String, String> environment = environment();
+        environment.putAll(given(request, "base_env"));
+        Map<String, String> before = new HashMap<>();
+        for (String name : given(request, "env").keySet()) before.put(name, environment.get(name));
+        environment.putAll(given(request, "env"));
+        input.give(request.get("stdin"));
+        try {
+            return run(shell, (String) request.get("code"));
+        } finally {
+            input.give(null);
+            before.forEach((name, value) -> {
+                if (value == null) environment.remove(name);
+                else environment.put(name, value);
+            });
+        }
     }
 
     public static void main(String[] arguments) throws Exception {
         DataInputStream in = new DataInputStream(new BufferedInputStream(new FileInputStream(FileDescriptor.in)));
         System.setOut(new PrintStream(new Stream(STDOUT), true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(new Stream(STDERR), true, StandardCharsets.UTF_8));
-        System.setIn(InputStream.nullInputStream());
+        Input input = new Input();
+        System.setIn(input);
         JShell shell = JShell.builder().executionEngine(new LocalExecutionControlProvider(), Map.of()).build();
         for (String name : List.of("java.io.*", "java.math.*", "java.util.*", "java.util.function.*", "java.util.stream.*"))
             shell.eval("import " + name + ";");
@@ -150,8 +231,9 @@ public class JavaRunner {
             in.readByte();
             byte[] body = in.readNBytes(length);
             String json = new String(body, StandardCharsets.UTF_8);
-            if (!json.contains("\"do\":\"run\"")) continue;
-            int exitCode = run(shell, codeOf(json));
+            Map<String, Object> request = new Request(json).object();
+            if (!"run".equals(request.get("do"))) continue;
+            int exitCode = runWith(shell, request, input);
             sendControl("{\"type\":\"done\",\"count\":" + (++count) + ",\"exit_code\":" + exitCode + "}");
         }
     }

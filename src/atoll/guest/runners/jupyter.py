@@ -6,10 +6,12 @@ import os
 import queue
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from jupyter_client.manager import KernelManager
 
+from atoll.guest.runners import kernel_env
 from atoll.guest.runners.link import STDERR, STDOUT, Link
 
 _READY_S_MAX = 55.0
@@ -25,6 +27,9 @@ class Bridge:
         self._client = self._manager.client()
         self._client.start_channels()
         self._client.wait_for_ready(timeout=_READY_S_MAX)
+        self._language = str((self._manager.kernel_spec.language if self._manager.kernel_spec else "") or "").lower()
+        self._stdin: list[str] | None = None
+        self._refused = False
         signal.signal(signal.SIGINT, self._interrupt)
 
     def _interrupt(self, _number: int, _frame: object) -> None:
@@ -37,15 +42,44 @@ class Bridge:
             if request is None:
                 break
             if request["do"] == "run":
-                self._run(request["code"])
+                self._run_with(request)
         self._manager.shutdown_kernel(now=True)
 
-    def _run(self, code: str) -> None:
-        """Its environment is that of its start: the protocol has no word for a variable of one run."""
-        message_id = self._client.execute(code, allow_stdin=False, store_history=True)
+    def _run_with(self, request: dict[str, Any]) -> None:
+        """One run with variables and input of its own. What the guest lets through, the kernel's language can do."""
+        if self._language in ("python", "r"):
+            self._silently(kernel_env.lasting(self._language, request.get("base_env") or {}))
+        before, after = kernel_env.commands(self._language, request.get("env") or {})
+        stdin = request.get("stdin")
+        self._stdin = None if stdin is None else stdin.splitlines()
+        self._refused = False
+        self._silently(before)
+        try:
+            count, exit_code = self._run(request["code"])
+        finally:
+            self._silently(after)
+        self._link.send_done(count, exit_code)
+
+    def _silently(self, code: str) -> None:
+        """Something of ours, which leaves no trace in the history and shows nothing."""
+        if code:
+            message_id = self._client.execute(code, silent=True, store_history=False, allow_stdin=False)
+            self._listen(message_id, lambda _kind, _content: None)
+            self._reply(message_id)
+
+    def _run(self, code: str) -> tuple[int, int]:
+        message_id = self._client.execute(code, allow_stdin=True, store_history=True)
+        self._listen(message_id, self._pass_on)
+        content = self._reply(message_id)
+        failed = self._refused or content.get("status") != "ok"
+        return int(content.get("execution_count") or 0), 1 if failed else 0
+
+    def _listen(self, message_id: str, pass_on: Callable[[str, dict[str, Any]], None]) -> None:
+        """Everything that a run shows, until it is over."""
         while True:
+            self._answer()
             try:
-                message = self._client.get_iopub_msg(timeout=1.0)
+                message = self._client.get_iopub_msg(timeout=0.1)
             except queue.Empty:
                 if not self._manager.is_alive():
                     os._exit(1)  # the guest says what became of it
@@ -55,8 +89,25 @@ class Bridge:
             kind, content = message["msg_type"], message["content"]
             if kind == "status" and content["execution_state"] == "idle":
                 break
-            self._pass_on(kind, content)
-        self._finish(message_id)
+            pass_on(kind, content)
+
+    def _answer(self) -> None:
+        """Give the kernel the next line of what was given, if it asks for one; when there is none, that is its end.
+
+        Where nothing was given a kernel is stopped that asks. It may ask, because some that may not go on with nothing.
+        """
+        if not self._client.stdin_channel.msg_ready():
+            return
+        if self._client.get_stdin_msg(timeout=1.0)["msg_type"] != "input_request":
+            return
+        if self._stdin is not None:
+            end = "\x04" if self._language == "python" else ""
+            self._client.input(self._stdin.pop(0) if self._stdin else end)
+            return
+        if not self._refused:
+            self._link.send_error("InputNotPossible", "input is not possible here: nobody is there to answer", "")
+        self._refused = True
+        self._manager.interrupt_kernel()
 
     def _pass_on(self, kind: str, content: dict[str, Any]) -> None:
         if kind == "stream":
@@ -71,19 +122,16 @@ class Bridge:
             )
         elif kind == "clear_output":
             self._link.send_control(type="cleared", wait=bool(content.get("wait")))
-        elif kind == "error":
+        elif kind == "error" and not self._refused:
             traceback = "\n".join(content.get("traceback") or [])
             self._link.send_error(str(content["ename"]), str(content["evalue"]), traceback)
 
-    def _finish(self, message_id: str) -> None:
-        count, failed = 0, False
+    def _reply(self, message_id: str) -> dict[str, Any]:
+        """What the kernel says of a run that is over."""
         while True:
             reply = self._client.get_shell_msg(timeout=30.0)
             if reply["parent_header"].get("msg_id") == message_id:
-                count = int(reply["content"].get("execution_count") or 0)
-                failed = reply["content"].get("status") != "ok"
-                break
-        self._link.send_done(count, 1 if failed else 0)
+                return dict(reply["content"])
 
 
 def main(kernel_name: str) -> None:

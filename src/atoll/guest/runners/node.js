@@ -21,6 +21,7 @@ const pause = new Int32Array(new SharedArrayBuffer(4));
 
 let count = 0;
 let stdin = null;
+let stdinStream = null;
 let rejectCurrent = null;
 
 // Written at once and whole: a loop that never ends, or process.exit(), must not lose what was said before.
@@ -220,6 +221,7 @@ function fail(error) {
 async function run(request) {
   count += 1;
   stdin = request.stdin ?? null;
+  stdinStream = null;
   Object.assign(process.env, request.base_env || {});
   const before = Object.fromEntries(Object.keys(request.env || {}).map((name) => [name, process.env[name]]));
   Object.assign(process.env, request.env || {});
@@ -240,6 +242,18 @@ async function run(request) {
   sendControl({ type: "done", count, exit_code: exitCode });
 }
 
+// A question that nobody answers would wait for ever.
+function refuseQuestions(prototype) {
+  const ask = prototype.question;
+  prototype.question = function question(...words) {
+    if (this.input === stdinStream && (stdin === null || stdinStream.readableEnded)) {
+      const why = stdin === null ? "input is not possible here: nobody is there to answer" : "the input that was given is used up";
+      throw Object.assign(new Error(why), { name: stdin === null ? "InputNotPossible" : "EOFError" });
+    }
+    return ask.apply(this, words);
+  };
+}
+
 function prepareGlobals() {
   redirect(process.stdout, STDOUT);
   redirect(process.stderr, STDERR);
@@ -249,7 +263,10 @@ function prepareGlobals() {
     const encoding = typeof options === "string" ? options : options && options.encoding;
     return encoding ? Buffer.from(stdin).toString(encoding) : Buffer.from(stdin);
   };
-  Object.defineProperty(process, "stdin", { configurable: true, get: () => Readable.from(stdin === null ? [] : [stdin]) });
+  // One stream for each run, made when it is asked for: whoever listens to it twice listens to the same.
+  const current = () => (stdinStream ??= Readable.from(stdin ? [stdin] : []));
+  Object.defineProperty(process, "stdin", { configurable: true, get: current });
+  for (const name of ["readline", "readline/promises"]) refuseQuestions(require(name).Interface.prototype);
   const own = createRequire(process.cwd() + "/");
   Object.assign(globalThis, { require: own, module: { exports: {} }, exports: {}, display });
   process.on("SIGINT", () => rejectCurrent && rejectCurrent(interrupted()));

@@ -95,8 +95,8 @@ class Pool:
         """A writable copy of a template, capped at `quota_bytes` of its own data (0: no cap)."""
         path = self.disk_path(sandbox_id)
         if self.free_bytes() < limits.POOL_RESERVE_BYTES:
-            raise _pool_full("less is free than is kept in reserve")
-        with _meaning(f"the disk of {sandbox_id}"):
+            raise pool_full("less is free than is kept in reserve")
+        with meaning(f"the disk of {sandbox_id}"):
             btrfs.snapshot_create(template, path)
             try:
                 btrfs.quota_limit(path, quota_bytes)
@@ -107,16 +107,16 @@ class Pool:
 
     def disk_limit(self, sandbox_id: str, quota_bytes: int) -> None:
         """Another cap on the space that a sandbox may take (0: none)."""
-        with _meaning(f"the disk of {sandbox_id}"):
+        with meaning(f"the disk of {sandbox_id}"):
             btrfs.quota_limit(self.disk_path(sandbox_id), quota_bytes)
 
     def disk_delete(self, sandbox_id: str) -> None:
         """Remove a sandbox's disk; one that is not there is fine."""
-        with contextlib.suppress(NotFound), _meaning(f"the disk of {sandbox_id}"):
+        with contextlib.suppress(NotFound), meaning(f"the disk of {sandbox_id}"):
             btrfs.subvolume_delete(self.disk_path(sandbox_id))
 
     def disk_usage_bytes(self, sandbox_id: str) -> int:
-        with _meaning(f"the disk of {sandbox_id}"):
+        with meaning(f"the disk of {sandbox_id}"):
             return btrfs.usage_bytes(self.disk_path(sandbox_id))
 
     def disks(self) -> list[str]:
@@ -135,7 +135,13 @@ def _checked(name: str) -> str:
     return name
 
 
-def _pool_full(detail: str) -> Unavailable:
+def is_full(error: OSError) -> bool:
+    """Whether there was no room: on the disk, or within a quota."""
+    return error.errno in _FULL
+
+
+def pool_full(detail: str) -> Unavailable:
+    """What is told when there is no room on the host."""
     return Unavailable(
         "the disk pool is full",
         code="disk_pool_full",
@@ -145,7 +151,7 @@ def _pool_full(detail: str) -> Unavailable:
 
 
 @contextlib.contextmanager
-def _meaning(what: str) -> Iterator[None]:
+def meaning(what: str) -> Iterator[None]:
     """Give a system call's error its place in our tree."""
     try:
         yield
@@ -154,8 +160,8 @@ def _meaning(what: str) -> Iterator[None]:
 
 
 def _translated(error: OSError, what: str) -> AtollError:
-    if error.errno in _FULL:
-        return _pool_full(str(error))
+    if is_full(error):
+        return pool_full(str(error))
     if error.errno == errno.EEXIST:
         return Conflict(f"{what} exists already", code="disk_exists")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):

@@ -1,10 +1,11 @@
 """A certificate authority for one sandbox: what it signs is believed in that sandbox and nowhere else.
 
-The key lies beside the sandbox's bundle, readable by root only; it goes with the sandbox and never into it.
+The key lies in the server's data directory, readable by root only; it goes with the sandbox and never into it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import ssl
@@ -18,7 +19,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from atoll.model import limits
 
-_FILE = "egress-ca.pem"
 _DAY = datetime.timedelta(days=1)
 _PEM = serialization.Encoding.PEM
 
@@ -32,20 +32,16 @@ class Authority:
         self._contexts: OrderedDict[tuple[str, tuple[str, ...]], ssl.SSLContext] = OrderedDict()
 
     @classmethod
-    def open(cls, folder: Path) -> Authority:
-        """The authority whose files are in a folder; made if there is none."""
-        path = folder / _FILE
-        try:
-            return cls._load(path.read_bytes())
-        except (OSError, ValueError):
-            pass
+    def open(cls, path: Path | None) -> Authority:
+        """The authority that is kept in a file; made if there is none. Without a file it is nobody's after this."""
+        if path is not None:
+            with contextlib.suppress(OSError, ValueError):
+                return cls._load(path.read_bytes())
         key = ec.generate_private_key(ec.SECP256R1())
-        pem = _private_pem(key) + _ca_certificate(key).public_bytes(_PEM)
-        draft = path.with_suffix(".new")
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(pem)
-        draft.replace(path)
-        return cls._load(pem)
+        certificate = _ca_certificate(key)
+        if path is not None:
+            _keep(path, _private_pem(key) + certificate.public_bytes(_PEM))
+        return cls(key, certificate)
 
     @classmethod
     def _load(cls, pem: bytes) -> Authority:
@@ -94,6 +90,14 @@ class Authority:
             .sign(self._key, hashes.SHA256())
             .public_bytes(_PEM)
         )
+
+
+def _keep(path: Path, pem: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_suffix(".new")
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(pem)
+    draft.replace(path)
 
 
 def _ca_certificate(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:

@@ -6,6 +6,7 @@ When the server is not there, its sockets are not there either: what a sandbox s
 
 from __future__ import annotations
 
+import functools
 import socket
 import ssl
 from collections import deque
@@ -22,10 +23,10 @@ from atoll.model import limits
 from atoll.model.errors import InvalidArgument, NotFound
 from atoll.model.secret import env_of
 from atoll.node.egress.addresses import Network as AddressRange
-from atoll.node.egress.ca import Authority
 from atoll.node.egress.dns_server import DNS_PORT, DnsServer
 from atoll.node.egress.gate import Gate
 from atoll.node.egress.judge import Bench
+from atoll.node.egress.keepsakes import Keepsakes
 from atoll.node.egress.proxy import Proxy
 from atoll.node.egress.resolver import Resolver, Server
 from atoll.node.network import plan
@@ -47,25 +48,18 @@ class EgressSettings:
 class _Post:
     """A gate and what keeps it open."""
 
-    def __init__(self, gate: Gate, network: Network, folder: Path) -> None:
+    def __init__(self, gate: Gate, network: Network) -> None:
         self.gate = gate
         self.network = network
         self.scope = anyio.CancelScope()
         self.closed = anyio.Event()
-        self._folder = folder
-        self._authority: Authority | None = None
-
-    def authority(self) -> Authority:
-        """Made when it is needed first: most sandboxes never need one, and its key costs a millisecond."""
-        if self._authority is None:
-            self._authority = Authority.open(self._folder)
-        return self._authority
 
 
 class Egress:
     """The gates of a node. Orders are kept apart from gates: a sandbox that sleeps has the one and not the other."""
 
-    def __init__(self, settings: EgressSettings | None = None) -> None:
+    def __init__(self, settings: EgressSettings | None = None, folder: Path | None = None) -> None:
+        """In the folder is what a sandbox's network keeps beyond this process; without one it keeps nothing."""
         settings = settings or EgressSettings()
         self._bench = Bench(Resolver(settings.servers), settings.opened)
         self._trusted_file = settings.trusted_file
@@ -73,8 +67,7 @@ class Egress:
         self._tasks: TaskGroup | None = None
         self._orders: dict[str, NetworkOrder] = {}
         self._posts: dict[str, _Post] = {}
-        self._moved: dict[str, tuple[int, int]] = {}
-        """Bytes up and down of sandboxes that sleep: a cap is for a whole life."""
+        self._keepsakes = Keepsakes(folder)
         self._reports: deque[tuple[str, NetworkEvent]] = deque(maxlen=limits.CONNECTION_EVENTS_MAX)
         self._reported = anyio.Event()
 
@@ -82,21 +75,21 @@ class Egress:
         """Gates opened from now on live in this group; before, none is opened, and nothing gets out."""
         self._tasks = tasks
 
-    async def open(self, sandbox_id: str, network: Network, folder: Path) -> None:
-        """A gate for a sandbox, under its order; its authority's key is kept in the folder."""
+    async def open(self, sandbox_id: str, network: Network) -> None:
+        """A gate for a sandbox, under its order."""
         await self.close(sandbox_id)
         if self._tasks is None or not sandbox_id:
             return
-        gate = Gate(sandbox_id, self._report)
-        gate.bytes_up, gate.bytes_down = self._moved.pop(sandbox_id, (0, 0))
+        gate = Gate(sandbox_id, self._report, self._keepsakes.traffic(sandbox_id))
         gate.apply(self.order(sandbox_id))
-        post = self._posts[sandbox_id] = _Post(gate, network, folder)
+        post = self._posts[sandbox_id] = _Post(gate, network)
         await self._tasks.start(self._run, post)
 
     async def _run(self, post: _Post, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         gate = post.gate
         names = DnsServer(gate, self._bench)
-        proxy = Proxy(gate, self._bench, names, post.authority, self._trust)
+        authority = functools.partial(self._keepsakes.authority, gate.sandbox_id)
+        proxy = Proxy(gate, self._bench, names, authority, self._trust)
         try:
             with post.scope:
                 network = post.network
@@ -114,7 +107,6 @@ class Egress:
         if post is None or (network is not None and post.network is not network):
             return
         del self._posts[sandbox_id]
-        self._moved[sandbox_id] = (post.gate.bytes_up, post.gate.bytes_down)
         post.scope.cancel()
         with anyio.CancelScope(shield=True):
             await post.closed.wait()
@@ -128,16 +120,19 @@ class Egress:
 
     def forget(self, sandbox_id: str) -> None:
         self._orders.pop(sandbox_id, None)
-        self._moved.pop(sandbox_id, None)
+        self._keepsakes.forget(sandbox_id)
+
+    def sweep(self, living: frozenset[str]) -> None:
+        """Forget all about sandboxes that are none of these."""
+        self._keepsakes.sweep(living)
 
     def order(self, sandbox_id: str) -> NetworkOrder:
         """What holds for a sandbox now; nothing is allowed for one that nobody has said anything about."""
         return self._orders.get(sandbox_id, NetworkOrder())
 
     def bytes_up(self, sandbox_id: str) -> int:
-        """What a sandbox has sent out since this server knows it."""
-        post = self._posts.get(sandbox_id)
-        return post.gate.bytes_up if post is not None else self._moved.get(sandbox_id, (0, 0))[0]
+        """What a sandbox has sent out since it was made."""
+        return self._keepsakes.bytes_up(sandbox_id)
 
     def inside(self, sandbox_id: str) -> dict[str, Any] | None:
         """What the inside of a sandbox needs to know: whom to trust, and its placeholders. None if nothing."""
@@ -145,9 +140,10 @@ class Egress:
         post = self._posts.get(sandbox_id)
         if post is None or not order.looks_inside:
             return None
-        env = {env_of(grant.secret): grant.placeholder for grant in order.grants}
-        files = {grant.secret.path: grant.placeholder for grant in order.grants if grant.secret.path}
-        return {"ca": post.authority().certificate_pem, "env": env, "files": files}
+        inside = [grant for grant in order.grants if grant.inside]
+        env = {env_of(grant.secret): grant.placeholder for grant in inside}
+        files = {grant.secret.path: grant.placeholder for grant in inside if grant.secret.path}
+        return {"ca": self._keepsakes.authority(sandbox_id).certificate_pem, "env": env, "files": files}
 
     def values(self, sandbox_id: str) -> tuple[bytes, ...]:
         """The values that must not be seen in the output of a sandbox's programs."""

@@ -1,8 +1,9 @@
 """The transparent proxy of one sandbox: takes what was redirected to it, finds out what it is, and lets it on or not.
 
     accepted ─▶ first bytes ─▶ judged ─▶ passed on as it is        TLS, and what is neither TLS nor HTTP
-                                  │  └──▶ looked at, request by request   HTTP; TLS where a rule or a secret needs it
-                                  └─────▶ refused: reset, or an answer that says why
+                     ▲            │  └──▶ looked at, request by request   HTTP; TLS where a rule or a secret needs it
+                     │            └─────▶ refused: reset, or an answer that says why
+                     └── silent: connected; if the client speaks before the server does, judged by what it says
 
 Every step has a time limit, every buffer a bound, and every connection ends in one event.
 """
@@ -112,21 +113,46 @@ class Proxy:
         if self._bench.forbidden(flow.address) and not self._gate.pins.fake_name(flow.address):
             flow.verdict = Verdict(False, self._bench.forbidden(flow.address))
             return
+        target = flow.address
         sniffed = await _first_bytes(inside, flow.port)
+        ruling = await self._judge(flow, inside, target, sniffed)
+        if ruling is not None and sniffed.kind is Kind.MORE:
+            if await self._passed_in_silence(flow, inside, ruling):
+                return
+            sniffed = await _first_bytes(inside, flow.port)
+            ruling = await self._judge(flow, inside, target, sniffed)
+        if ruling is not None:
+            await self._pass(flow, inside, sniffed, ruling)
+
+    async def _judge(self, flow: Flow, inside: Plain, target: IPv4Address, sniffed: Sniffed) -> Ruling | None:
+        """Whether the connection may go on, as far as it is known what it is; None if it may not."""
         flow.protocol = sniffed.kind.value
         name = sniffed.name if sniffed.kind is Kind.TLS else _host_in(inside.first, sniffed.kind)
+        if flow.asked and name in ("", flow.name):
+            return Ruling(flow.verdict, flow.name, flow.address, asked=True)  # nobody is asked twice about one thing
         opaque = sniffed.kind in (Kind.OTHER, Kind.MORE)
-        ruling = await self._bench.rule(self._gate, flow.address, flow.port, name, opaque=opaque)
+        ruling = await self._bench.rule(self._gate, target, flow.port, name, opaque=opaque)
         flow.verdict, flow.asked, flow.name = ruling.verdict, ruling.asked, ruling.name
-        if not ruling.verdict.allowed or ruling.address is None:
-            if sniffed.kind is Kind.HTTP:
-                flow.answered = True
-                await inside.send(http1.refusal_bytes(ruling.verdict.reason))
-                await inside.send_end()
-                await _drained(inside)
-            return
-        flow.address = ruling.address
-        await self._pass(flow, inside, sniffed, ruling)
+        if ruling.verdict.allowed and ruling.address is not None:
+            flow.address = ruling.address
+            return ruling
+        if sniffed.kind is Kind.HTTP:
+            flow.answered = True
+            await inside.send(http1.refusal_bytes(ruling.verdict.reason))
+            await inside.send_end()
+            await _drained(inside)
+        return None
+
+    async def _passed_in_silence(self, flow: Flow, inside: Plain, ruling: Ruling) -> bool:
+        """Connect a client that says nothing. False if it speaks before the server does: nothing has passed then."""
+        outside = await _dial(flow.address, flow.port)
+        try:
+            if await _speaks_first(inside, outside):
+                return False
+            await relay(self._gate, flow, inside, outside, _says_no_name if ruling.verdict.by_name else None)
+            return True
+        finally:
+            outside.close()
 
     async def _pass(self, flow: Flow, inside: Plain, sniffed: Sniffed, ruling: Ruling) -> None:
         gate = self._gate
@@ -139,8 +165,7 @@ class Proxy:
         else:
             outside = await _dial(flow.address, flow.port)
             try:
-                late = sniffed.kind is Kind.MORE and ruling.verdict.by_name
-                await relay(gate, flow, inside, outside, _says_no_name if late else None)
+                await relay(gate, flow, inside, outside)
             finally:
                 outside.close()
 
@@ -204,17 +229,34 @@ def original_destination(sock: socket.socket) -> tuple[IPv4Address, int]:
 async def _first_bytes(inside: Plain, port: int) -> Sniffed:
     """What this is. A client that says nothing is waiting for the server to speak, except where clients speak first."""
     began_s = anyio.current_time()
-    with anyio.move_on_after(limits.EGRESS_HANDSHAKE_S_MAX if port in _WEB_PORTS else limits.EGRESS_QUIET_S) as quiet:
-        while sniff(inside.first).kind is Kind.MORE:
+    has_begun = bool(inside.first) or port in _WEB_PORTS
+    with anyio.move_on_after(limits.EGRESS_HANDSHAKE_S_MAX if has_begun else limits.EGRESS_QUIET_S) as quiet:
+        sniffed = sniff(inside.first)
+        while sniffed.kind is Kind.MORE:
             if len(inside.first) >= limits.HELLO_BYTES_MAX or not await inside.read_first():
                 break
             quiet.deadline = began_s + limits.EGRESS_HANDSHAKE_S_MAX  # it has begun to speak, and must come to an end
-    sniffed = sniff(inside.first)
+            sniffed = sniff(inside.first)
     if sniffed.kind is Kind.MORE and inside.first:
         return Sniffed(Kind.OTHER)  # it began like something that we know, and did not go on like it
     if sniffed.kind is Kind.HTTP:
         await _whole_head(inside)
     return sniffed
+
+
+async def _speaks_first(inside: Plain, outside: Plain) -> bool:
+    """Wait for the first word of either; whether it is the client's. An end is no word."""
+    async with anyio.create_task_group() as tasks:
+
+        async def hear(side: Plain) -> None:
+            with contextlib.suppress(OSError):  # whoever passes bytes on will see it, too
+                await side.read_first()
+            tasks.cancel_scope.cancel()
+
+        tasks.cancel_scope.deadline = anyio.current_time() + limits.EGRESS_IDLE_S_MAX
+        tasks.start_soon(hear, inside)
+        tasks.start_soon(hear, outside)
+    return bool(inside.first) and not outside.first
 
 
 async def _whole_head(inside: Plain) -> None:

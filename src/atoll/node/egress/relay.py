@@ -1,13 +1,14 @@
-"""Bytes from one connection to the other and back, counted, until both have said all or nothing moves any more."""
+"""Bytes from one connection to the other and back, counted, until both have said all or nothing moves any more.
+
+It is what most connections consist of, so it is lean: one task beside the caller's, and a timer in place of a third.
+"""
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import anyio
-from anyio.abc import TaskGroup
 
 from atoll.model import limits
 from atoll.node.egress.channel import Channel
@@ -16,14 +17,31 @@ from atoll.node.egress.gate import Flow, Gate
 Look = Callable[[bytes], bool]
 
 
-@dataclass
-class _Movement:
-    last_s: float
+class _Watch:
+    """Calls when nothing has moved for too long. It wakes when that could be so, and not with every byte."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._call = call
+        self._last_s = self._loop.time()
+        self._timer = self._loop.call_later(limits.EGRESS_IDLE_S_MAX, self._look)
+
+    def moved(self) -> None:
+        self._last_s = self._loop.time()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        left_s = self._last_s + limits.EGRESS_IDLE_S_MAX - self._loop.time()
+        if left_s <= 0:
+            self._call()
+        else:
+            self._timer = self._loop.call_later(left_s, self._look)
 
 
 async def relay(gate: Gate, flow: Flow, inside: Channel, outside: Channel, look: Look | None = None) -> None:
     """Move bytes both ways. `look` sees the first bytes from inside and may object, which ends it all."""
-    movement = _Movement(time.monotonic())
 
     async def up() -> None:
         first = look
@@ -33,34 +51,30 @@ async def relay(gate: Gate, flow: Flow, inside: Channel, outside: Channel, look:
                 flow.scope.cancel()
                 return
             first = None
-            movement.last_s = time.monotonic()
+            watch.moved()
             await gate.moved(flow, up=len(data))
             await outside.send(data)
         await outside.send_end()
 
     async def down() -> None:
         while data := await outside.receive():
-            movement.last_s = time.monotonic()
+            watch.moved()
             await gate.moved(flow, down=len(data))
             await inside.send(data)
         await inside.send_end()
 
-    async def watch(tasks: TaskGroup) -> None:
-        left_s = limits.EGRESS_IDLE_S_MAX
-        while left_s > 0:  # asleep until the connection could have been idle for too long, and then again
-            await anyio.sleep(left_s)
-            left_s = movement.last_s + limits.EGRESS_IDLE_S_MAX - time.monotonic()
-        tasks.cancel_scope.cancel()
+    tasks = anyio.create_task_group()
+    watch = _Watch(tasks.cancel_scope.cancel)
 
-    async def broken_ends(way: Callable[[], Awaitable[None]], tasks: TaskGroup) -> None:
+    async def broken_ends(way: Callable[[], Awaitable[None]]) -> None:
         try:
             await way()
         except OSError:
             tasks.cancel_scope.cancel()
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(watch, tasks)
-        async with anyio.create_task_group() as both:
-            both.start_soon(broken_ends, up, tasks)
-            both.start_soon(broken_ends, down, tasks)
-        tasks.cancel_scope.cancel()
+    try:
+        async with tasks:
+            tasks.start_soon(broken_ends, down)
+            await broken_ends(up)
+    finally:
+        watch.stop()

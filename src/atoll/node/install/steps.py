@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from atoll.node import inventory
 from atoll.node.disks.pool import Pool
-from atoll.node.install import definitions, gvisor, host, runtime, template_build, workplace
+from atoll.node.install import definitions, gvisor, host, runtime, swap, template_build, workplace
 from atoll.node.install.layout import Layout
 
 
@@ -22,6 +22,7 @@ def run(
     template_names: Sequence[str] = definitions.BUILT_IN,
     runsc_url: str = "",
     pool_bytes: int = 0,
+    swap_offer: bool = True,
 ) -> None:
     """Make this host ready for `layout`; raises AtollError with a hint where it cannot go on."""
     host.check()
@@ -36,11 +37,15 @@ def run(
         for name in template_names:
             if name != "base":
                 template_build.ensure(name, layout, pool, say)
+    swap.restore(layout.data, say)
+    if swap_offer and not swap.active_areas():
+        say("swap: none, so standby freezes only; `atoll setup --zram SIZE` or `--swap SIZE` makes some")
 
 
 def remove(layout: Layout, say: Callable[[str], None]) -> None:
     """Take away one server's data; the machine's cache stays, so that the next set-up is quick."""
     host.root_check()
+    swap.remove(layout.data, say)
     inventory.unmount_below(layout.data / "run")
     if (layout.data / "pool").exists():
         Pool.open(layout.data).remove()

@@ -94,6 +94,10 @@ class Box(Protocol):
         """Instead of `start`: the box becomes what `snapshot` saved. Disk and mounts must match the snapshot's."""
         ...
 
+    def console(self) -> str:
+        """What process 1 has written to its standard output and error since `start`, as far as it is known; bounded."""
+        ...
+
     async def wait_exited(self) -> None:
         """Returns when the boundary has ended, for whatever reason, also if that was before the call."""
         ...

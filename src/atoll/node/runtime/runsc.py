@@ -20,6 +20,7 @@ from pathlib import Path
 from atoll.model import limits
 from atoll.model.errors import AtollError, Internal, Unavailable
 from atoll.node import spawn
+from atoll.node.console import Console
 from atoll.node.processes import ProcessHandle
 from atoll.node.runtime import oci
 from atoll.node.runtime.base import Box, BoxRecord, Bundle, Capabilities
@@ -58,37 +59,49 @@ class Runsc:
         (bundle.folder / "config.json").write_text(json.dumps(oci.config(bundle)))
         pid_file = bundle.folder / "pid"
         command = ("create", "--bundle", str(bundle.folder), "--pid-file", str(pid_file), bundle.box_id)
-        await self.run(bundle.folder, command)
-        handle = ProcessHandle.open(int(pid_file.read_text()))
-        if handle is None:
-            raise Internal("the sandbox ended while it was made", code="start_failed", detail=_log_tail(bundle.folder))
-        return RunscBox(self, bundle, handle)
+        console = Console()
+        try:
+            await self.run(bundle.folder, command, console)
+            handle = ProcessHandle.open(int(pid_file.read_text()))
+            if handle is None:
+                said = f"{console.text()}\n{_log_tail(bundle.folder)}"
+                raise Internal("the sandbox ended while it was made", code="start_failed", detail=said)
+        except BaseException:
+            console.close()
+            raise
+        return RunscBox(self, bundle, handle, console)
 
     async def adopt(self, bundle: Bundle, record: BoxRecord) -> Box | None:
         handle = ProcessHandle.open(record.pid, record.pid_started)
         return RunscBox(self, bundle, handle) if handle else None
 
     async def discard(self, box_id: str, folder: Path) -> None:
-        await self.run(folder, ("delete", "--force", box_id), check=False)
-        # `delete` needs a state file; a create that was killed early has a sentry and none.
+        # `delete` does nothing without a state file. A box that was destroyed has none any more, and a create that was
+        # killed early none yet: no program is started for either.
+        if any(self._root.glob(f"*{box_id}*")):
+            await self.run(folder, ("delete", "--force", box_id), check=False)
         for state in self._root.glob(f"*{box_id}*"):
             shutil.rmtree(state, ignore_errors=True) if state.is_dir() else state.unlink(missing_ok=True)
 
-    async def run(self, folder: Path, command: Sequence[str], *, check: bool = True) -> None:
+    async def run(
+        self, folder: Path, command: Sequence[str], console: Console | None = None, *, check: bool = True
+    ) -> None:
         """One runsc command; what it complains about is in its log, as JSON, and becomes the error's detail."""
         log = folder / "runsc.log"
         flags = ("--root", str(self._root), "--log", str(log), "--log-format=json", *self._flags)
         panic = f"--panic-log={folder / 'panic.log'}"
-        finished = await spawn.run_async([self._binary, *flags, panic, *command], check=False)
+        output_fd = console.fd if console else None
+        finished = await spawn.run_async([self._binary, *flags, panic, *command], check=False, output_fd=output_fd)
         if check and finished.exit_code != 0:
-            raise _failure(command[0], folder, finished)
+            raise _failure(command[0], folder, console.text() if console else finished.stderr)
 
 
 class RunscBox:
     """One gVisor container."""
 
-    def __init__(self, runsc: Runsc, bundle: Bundle, sentry: ProcessHandle) -> None:
+    def __init__(self, runsc: Runsc, bundle: Bundle, sentry: ProcessHandle, console: Console | None = None) -> None:
         self.box_id = bundle.box_id
+        self._console = console
         self._runsc = runsc
         self._bundle = bundle
         self._sentry = sentry
@@ -112,6 +125,9 @@ class RunscBox:
         folder = self._bundle.folder
         await self._command("restore", "--bundle", str(folder), "--image-path", str(source), "--detach", self.box_id)
 
+    def console(self) -> str:
+        return self._console.text() if self._console else ""
+
     async def wait_exited(self) -> None:
         await self._sentry.wait_exited()
 
@@ -129,6 +145,8 @@ class RunscBox:
                 await self._sentry.wait_exited()
         await self._runsc.discard(self.box_id, self._bundle.folder)
         self._sentry.close()
+        if self._console:
+            self._console.close()
 
     def record(self) -> BoxRecord:
         return BoxRecord(pid=self._sentry.pid, pid_started=self._sentry.started)
@@ -137,8 +155,8 @@ class RunscBox:
         await self._runsc.run(self._bundle.folder, command)
 
 
-def _failure(verb: str, folder: Path, finished: spawn.Finished) -> AtollError:
-    detail = f"{finished.stderr} {_log_tail(folder)}"
+def _failure(verb: str, folder: Path, said: str) -> AtollError:
+    detail = f"{said}\n{_log_tail(folder)}"
     if "no space left" in detail or "disk quota exceeded" in detail:
         return Unavailable("the disk pool is full", code="disk_pool_full", detail=detail)
     if "cannot allocate memory" in detail:

@@ -50,6 +50,8 @@ class SandboxCreate(Request):
     external_id: str | None = None
     """An id of your own, unique for ever among your sandboxes."""
     budget: BudgetBody = msgspec.field(default_factory=BudgetBody)
+    on_budget: DeadlineAction = DeadlineAction.KILL
+    """How it is stopped when its budget, or that of its tenant, is spent."""
     on_deadline: DeadlineAction = DeadlineAction.KILL
     """What happens at the deadline, and after `idle_timeout_s` without a call, a stream or a connection."""
     idle_timeout_s: float | None = None
@@ -71,6 +73,7 @@ class SandboxCreate(Request):
             secrets=tuple(self.secrets),
             external_id=self.external_id,
             budget=Budget(self.budget.seconds, self.budget.money),
+            on_budget=self.on_budget,
             on_deadline=self.on_deadline,
             idle_timeout_s=self.idle_timeout_s,
             auto_resume=self.auto_resume,
@@ -84,6 +87,14 @@ class SandboxDeadline(Request):
     """Move the deadline: so many seconds from now."""
 
     timeout_s: float
+
+
+class SandboxBudget(Request):
+    """Another budget, in place of the old one; null is no bound. Without `on_budget` that stays as it is."""
+
+    seconds: float | None = None
+    money: float | None = None
+    on_budget: DeadlineAction | None = None
 
 
 class ResourcesView(Answer):
@@ -111,11 +122,14 @@ class SandboxView(Answer):
     external_id: str | None = None
     budget_s: float | None = None
     budget_money: float | None = None
+    on_budget: str = "kill"
     on_deadline: str = "kill"
     idle_timeout_s: float | None = None
     auto_resume: bool = False
     snapshot_id: str | None = None
     volumes: list[VolumeMountView] = []
+    sleep_reason: str | None = None
+    """Why it is in standby or paused: `asked`, `deadline`, `idle` or `budget_spent`."""
 
     @classmethod
     def of(cls, sandbox: Sandbox) -> SandboxView:
@@ -141,11 +155,13 @@ class SandboxView(Answer):
             external_id=sandbox.external_id,
             budget_s=sandbox.budget.seconds,
             budget_money=sandbox.budget.money,
+            on_budget=sandbox.on_budget.value,
             on_deadline=sandbox.on_deadline.value,
             idle_timeout_s=sandbox.idle_timeout_s,
             auto_resume=sandbox.auto_resume,
             snapshot_id=sandbox.snapshot_id,
             volumes=[VolumeMountView.of(mount) for mount in sandbox.volumes],
+            sleep_reason=sandbox.sleep_reason.value if sandbox.sleep_reason else None,
         )
 
 
@@ -156,6 +172,12 @@ class SandboxCreated(Answer):
     steps_ms: dict[str, float]
     way: str = "boot"
     """`pool`, `shell`, `image` or `boot`: how it came to be, from the fastest to the slowest."""
+
+
+class StartLog(Answer):
+    """How the start of a sandbox went that failed, step by step; empty for one that did start."""
+
+    log: str
 
 
 class SandboxPage(Answer):

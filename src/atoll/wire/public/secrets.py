@@ -14,9 +14,12 @@ class SecretPut(Request):
     The value goes into requests to `hosts`, over TLS: in place of the placeholder in headers (with `query` and `basic`
     also there), and into `header` by `format` whether or not there is a placeholder. Inside, the placeholder is the
     variable `env`, by default the secret's name, and the file `path` if one is given.
+
+    With `by_rule` there are no hosts: the value goes into headers that a rule of a policy sets with `${secrets.NAME}`,
+    to the host of that rule.
     """
 
-    hosts: list[str]
+    hosts: list[str] = []
     value: str | None = None
     env: str = ""
     path: str = ""
@@ -24,6 +27,8 @@ class SecretPut(Request):
     format: str = "{}"
     query: bool = False
     basic: bool = False
+    by_rule: bool = False
+    metadata: dict[str, str] = {}
 
     def secret(self, name: str) -> Secret:
         return Secret(
@@ -35,6 +40,8 @@ class SecretPut(Request):
             format=self.format,
             query=self.query,
             basic=self.basic,
+            by_rule=self.by_rule,
+            metadata=self.metadata,
         )
 
 
@@ -52,13 +59,15 @@ class SecretView(Answer):
     version: int
     created_at: datetime | None
     changed_at: datetime | None
+    by_rule: bool = False
+    metadata: dict[str, str] = {}
 
     @classmethod
     def of(cls, secret: Secret) -> SecretView:
         return cls(
             name=secret.name,
             hosts=list(secret.hosts),
-            env=env_of(secret),
+            env="" if secret.by_rule else env_of(secret),
             path=secret.path,
             header=secret.header,
             format=secret.format,
@@ -67,6 +76,8 @@ class SecretView(Answer):
             version=secret.version,
             created_at=secret.created_at,
             changed_at=secret.changed_at,
+            by_rule=secret.by_rule,
+            metadata=dict(secret.metadata),
         )
 
 

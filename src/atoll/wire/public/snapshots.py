@@ -16,9 +16,13 @@ class SandboxPause(Request):
 
 
 class SandboxResume(Request):
-    """Wake a sandbox; its deadline is so many seconds from now, as many as at its creation if not given."""
+    """Wake a sandbox; its deadline is so many seconds from now, as many as at its creation if not given.
+
+    Without `memory` one that was paused with it boots from its disk instead, and its memory is gone.
+    """
 
     timeout_s: float | None = None
+    memory: bool = True
 
 
 class SandboxRollback(Request):

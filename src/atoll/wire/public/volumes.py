@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from atoll.model.volume import Volume, VolumeMount
+from atoll.model.volume import Volume, VolumeMount, VolumeSnapshot
 from atoll.wire.public.base import Answer, Request
 
 
@@ -30,11 +30,15 @@ class VolumeMountView(Answer):
 
 
 class VolumeCreate(Request):
-    """Make a volume, empty or a clone of another. `size_bytes` is the most that it may hold."""
+    """Make a volume, empty, or a clone of `source` as it is or as it was in `snapshot`.
+
+    `size_bytes` is the most that it may hold.
+    """
 
     name: str
     size_bytes: int | None = None
     source: str | None = None
+    snapshot: str | None = None
 
 
 class VolumeView(Answer):
@@ -57,3 +61,68 @@ class VolumeView(Answer):
 
 class VolumeList(Answer):
     items: list[VolumeView]
+
+
+class VolumeSnapshotCreate(Request):
+    """Keep what a volume holds now, under a name or without one."""
+
+    name: str | None = None
+
+
+class VolumeSnapshotView(Answer):
+    """`used_bytes` is what the volume had written by then."""
+
+    id: str
+    volume: str
+    name: str | None
+    used_bytes: int
+    created_at: datetime
+
+    @classmethod
+    def of(cls, snapshot: VolumeSnapshot) -> VolumeSnapshotView:
+        return cls(
+            id=snapshot.id,
+            volume=snapshot.volume_id,
+            name=snapshot.name,
+            used_bytes=snapshot.used_bytes,
+            created_at=snapshot.created_at,
+        )
+
+
+class VolumeSnapshotList(Answer):
+    """Newest first."""
+
+    items: list[VolumeSnapshotView]
+
+
+class VolumeRollback(Request):
+    """Make a volume what it was in one of its snapshots, by id or name."""
+
+    snapshot: str
+
+
+class VolumeFileMove(Request):
+    """Move or rename a file or a directory of a volume. With `parents` the directories on the way are made."""
+
+    source: str
+    target: str
+    overwrite: bool = True
+    parents: bool = False
+
+
+class VolumeFileChange(Request):
+    """Change the owner, the group (numbers) or the rights (octal, such as 755) of a file or directory of a volume."""
+
+    path: str
+    uid: int | None = None
+    gid: int | None = None
+    mode: str | None = None
+
+
+class VolumeDirectoryCreate(Request):
+    """Make a directory in a volume, and those above it; one that is there already is fine."""
+
+    path: str
+    uid: int | None = None
+    gid: int | None = None
+    mode: str | None = None

@@ -90,6 +90,17 @@ export async function case_a_signed_address(e2b) {
   assert.equal(await (await fetch(await s.downloadUrl('s.txt'))).text(), 'signed')
 }
 
+export async function case_a_port_has_an_address(e2b) {
+  if (!process.env.E2B_DOMAIN) return // with one address for everything its name leads nowhere
+  const s = await sandbox(e2b)
+  await s.files.write('/tmp/web/page', 'served')
+  await s.commands.run('python3 -m http.server 8000 -d /tmp/web', { background: true })
+  await s.commands.run('until curl -sf localhost:8000/page; do sleep 0.1; done')
+  const answer = await fetch(`https://${s.getHost(8000)}/page`)
+  assert.deepEqual([answer.status, await answer.text()], [200, 'served'])
+  assert.equal((await fetch(`https://${s.getHost(8001)}/`)).status, 502)
+}
+
 export async function case_a_killed_sandbox_is_gone(e2b) {
   const s = await e2b.Sandbox.create('base', { timeoutMs: 60_000 })
   assert.notEqual(await s.kill(), false) // the older client answers nothing

@@ -27,6 +27,17 @@ def case_a_paused_sandbox_keeps_memory_and_files() -> None:
     assert again.kill() is True
 
 
+def case_a_paused_sandbox_boots_from_its_disk_if_asked() -> None:
+    sandbox = Sandbox.create("base", timeout=60)
+    sandbox.commands.run("sleep 1000", background=True)
+    sandbox.files.write("f", "kept")
+    sandbox.pause()
+    again = Sandbox.connect(sandbox.sandbox_id, on_resume="reboot")
+    assert again.files.read("f") == "kept"
+    assert again.commands.list() == []
+    again.kill()
+
+
 def case_a_paused_sandbox_can_be_killed() -> None:
     sandbox = Sandbox.create("base", timeout=60)
     sandbox.pause()
@@ -40,6 +51,16 @@ def case_a_sandbox_that_pauses_at_its_deadline_wakes_for_a_call() -> None:
     wait_until(lambda: Sandbox.get_info(sandbox.sandbox_id).state == SandboxState.PAUSED)
     assert sandbox.commands.run("cat f").stdout == "1\n"
     sandbox.kill()
+
+
+def case_a_sandbox_can_pause_without_its_memory_at_its_deadline() -> None:
+    lifecycle: Any = {"on_timeout": {"action": "pause", "mode": "filesystem"}}
+    sandbox = Sandbox.create("base", timeout=1, lifecycle=lifecycle)
+    sandbox.commands.run("echo 1 > f; touch /dev/shm/in-memory")
+    wait_until(lambda: Sandbox.get_info(sandbox.sandbox_id).state == SandboxState.PAUSED)
+    again = Sandbox.connect(sandbox.sandbox_id, timeout=60)
+    assert again.commands.run("cat f; ls /dev/shm").stdout == "1\n"
+    again.kill()
 
 
 def case_forks_go_on_apart() -> None:

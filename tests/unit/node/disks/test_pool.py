@@ -41,7 +41,7 @@ def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
     ],
 )
 def test_system_errors_get_their_meaning(number: int, kind: type[AtollError], code: str) -> None:
-    with pytest.raises(kind) as caught, pool._meaning("the disk of s"):
+    with pytest.raises(kind) as caught, pool.meaning("the disk of s"):
         raise OSError(number, "what the kernel says")
     assert caught.value.code == code
 

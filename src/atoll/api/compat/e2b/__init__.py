@@ -10,7 +10,19 @@ from collections.abc import Sequence
 
 from starlette.types import ASGIApp
 
-from atoll.api.compat.e2b import agent, interpreter, records, routing, sandboxes, states, templates, volumes
+from atoll.api.compat.e2b import (
+    agent,
+    interpreter,
+    records,
+    routing,
+    sandboxes,
+    secrets,
+    states,
+    templates,
+    volumecontent,
+    volumes,
+    webhooks,
+)
 from atoll.api.compat.e2b.planes import Planes
 from atoll.api.compat.e2b.routing import Plane
 from atoll.api.facade import RequestHead
@@ -34,11 +46,15 @@ class E2B:
                 *states.OPERATIONS,
                 *templates.OPERATIONS,
                 *volumes.OPERATIONS,
+                *volumecontent.OPERATIONS,
+                *secrets.OPERATIONS,
                 *records.OPERATIONS,
+                *webhooks.OPERATIONS,
             ),
             Plane.AGENT: agent.OPERATIONS,
             Plane.INTERPRETER: interpreter.OPERATIONS,
         }
+        control.accounts.webhooks.forms[webhooks.FORM] = webhooks.post_of
         return Planes(control, addresses, operations)
 
     def port_patterns(self, domain: str) -> Sequence[Pattern]:

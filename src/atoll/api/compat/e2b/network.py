@@ -17,6 +17,8 @@ from atoll.model.policy import HttpRule, Mode, Policy
 
 _EVERYWHERE: Final = "0.0.0.0/0"
 _PLACEHOLDER: Final = "${e2b."
+_SECRET: Final = "${e2b.secrets."  # noqa: S105 - what a reference begins with, not a secret
+_OUR_SECRET: Final = "${secrets."  # noqa: S105
 
 
 class Transform(msgspec.Struct):
@@ -98,12 +100,9 @@ def _rules(rules: Mapping[str, list[HostRule]]) -> Iterable[HttpRule]:
         headers: dict[str, str] = {}
         for entry in entries:
             headers |= entry.transform.headers if entry.transform is not None else {}
+        headers = {name: value.replace(_SECRET, _OUR_SECRET) for name, value in headers.items()}
         if any(_PLACEHOLDER in value for value in headers.values()):
-            raise InvalidArgument(
-                "secrets and identity tokens of E2B in headers: this server does not have that",
-                code="not_supported",
-                hint="A secret of this server is bound to its hosts and put in by the proxy: `atoll secret`.",
-            )
+            raise InvalidArgument("identity tokens in headers: this server does not have that", code="not_supported")
         if headers:
             yield HttpRule(host, set_headers=headers)
 

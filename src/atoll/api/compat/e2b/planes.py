@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from urllib.parse import unquote
 
 import structlog
 from starlette.types import Receive, Scope, Send
@@ -117,7 +118,14 @@ async def _may_be_stranger(ask: Ask) -> bool:
     return (await ask.control.ingress.access(owner, ask.sandbox_id, ANY_PORT)).public
 
 
+def _is_content(ask: Ask) -> bool:
+    """Whether it is about what a volume holds, which a token of the volume opens."""
+    return routing.without_map(ask.scope["path"]).startswith("/volumecontent/")
+
+
 async def _admit_key(ask: Ask) -> Principal:
+    if _is_content(ask) and not ask.header(b"x-api-key"):
+        return await ask.control.volumes.tokens.admit(unquote(ask.path["volume"]), authn.key_in(ask.scope["headers"]))
     key = ask.header(b"x-api-key") or authn.key_in(ask.scope["headers"])
     if not key:
         raise Unauthenticated("no API key was given")
@@ -153,7 +161,8 @@ async def _refuse_control(ask: Ask, told: AtollError) -> None:
     if isinstance(told, LimitExceeded) and told.retry_after_s is not None:
         headers["retry-after"] = str(max(1, round(told.retry_after_s)))
     message = told.message + (f" ({told.hint})" if told.hint and not isinstance(told, NotFound | Conflict) else "")
-    await ask.answer({"code": told.http_status, "message": message}, told.http_status, headers)
+    code = told.code if _is_content(ask) else told.http_status  # a word there, a number elsewhere
+    await ask.answer({"code": code, "message": message}, told.http_status, headers)
 
 
 async def _refuse_stream(ask: Ask, told: AtollError) -> None:

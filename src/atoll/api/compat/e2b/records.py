@@ -15,7 +15,7 @@ from atoll.model.errors import InvalidArgument
 from atoll.model.event import Event
 
 _ITEMS_MAX: Final = 100
-_KINDS: Final[Mapping[str, str]] = {
+KINDS: Final[Mapping[str, str]] = {
     "sandbox.creating": "sandbox.lifecycle.created",
     "sandbox.paused": "sandbox.lifecycle.paused",
     "sandbox.resuming": "sandbox.lifecycle.resumed",
@@ -40,7 +40,7 @@ def log_line(event: Event) -> dict[str, Any]:
 
 
 def lifecycle_event(event: Event) -> dict[str, Any] | None:
-    kind = _KINDS.get(event.action)
+    kind = KINDS.get(event.action)
     if kind is None:
         return None
     return {
@@ -95,19 +95,9 @@ async def events(ask: Ask) -> None:
     await ask.answer(shown[first : first + shapes.page_size(ask.query.get("limit", ""), _ITEMS_MAX)])
 
 
-async def refuse_webhooks(ask: Ask) -> None:  # noqa: ARG001 - whatever it is
-    raise InvalidArgument(
-        "webhooks in E2B's form are not sent by this server",
-        code="not_supported",
-        hint="It has its own, signed and retried: POST /v1/webhooks.",
-    )
-
-
 OPERATIONS: Final = (
     Operation("GET", "/sandboxes/{sandbox}/logs", logs),
     Operation("GET", "/v2/sandboxes/{sandbox}/logs", logs_page),
     Operation("GET", "/events/sandboxes", events),
     Operation("GET", "/events/sandboxes/{sandbox}", events),
-    *(Operation(method, "/events/webhooks", refuse_webhooks) for method in ("GET", "POST")),
-    *(Operation(method, "/events/webhooks/{webhook}", refuse_webhooks) for method in ("GET", "PATCH", "DELETE")),
 )

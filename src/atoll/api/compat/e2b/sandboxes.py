@@ -176,14 +176,9 @@ async def awake(ask: Ask, sandbox: Sandbox, timeout_s: float | None, *, memory: 
     """The sandbox, running, and whether it had to be woken."""
     if sandbox.state not in shapes.ASLEEP:
         return sandbox, False
-    if memory is False:
-        raise InvalidArgument(
-            "on_resume='reboot': this server wakes a sandbox with its memory if it was paused with it",
-            code="not_supported",
-            hint="Pause with mode='filesystem' to have it boot from its disk.",
-        )
     wanted_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
-    return await ask.control.states.resume(ask.principal, sandbox.id, wanted_s), True
+    states = ask.control.states
+    return await states.resume(ask.principal, sandbox.id, wanted_s, memory=memory is not False), True
 
 
 async def list_old(ask: Ask) -> None:

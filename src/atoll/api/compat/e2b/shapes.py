@@ -86,11 +86,17 @@ def spec_of(
         metadata=asked.metadata or {},
         env={"E2B_SANDBOX": "true", "E2B_TEMPLATE_ID": template, **(asked.env_vars or {})},
         timeout_s=default_timeout_s if asked.timeout is None else asked.timeout,
-        on_deadline=DeadlineAction.PAUSE if asked.auto_pause else DeadlineAction.KILL,
+        on_deadline=_on_deadline(asked),
         auto_resume=asked.auto_resume is not None and asked.auto_resume.enabled,
         volumes=tuple(VolumeMount(mount.name, mount.path) for mount in asked.volume_mounts or ()),
         policy=network.policy_of(asked.network or NetworkSettings(), asked.allow_internet_access),
     )
+
+
+def _on_deadline(asked: NewSandbox) -> DeadlineAction:
+    if not asked.auto_pause:
+        return DeadlineAction.KILL
+    return DeadlineAction.PAUSE_DISK if asked.auto_pause_memory is False else DeadlineAction.PAUSE
 
 
 def created(sandbox: Sandbox, token: str, traffic_token: str, domain: str) -> dict[str, Any]:

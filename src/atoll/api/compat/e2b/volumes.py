@@ -1,4 +1,4 @@
-"""E2B's volumes: made, listed and deleted. What is in them is reached by mounting them into a sandbox."""
+"""E2B's volumes: made, listed and deleted. What is in them is the matter of `volumecontent`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from urllib.parse import unquote
 import msgspec
 
 from atoll.api.compat.e2b.ask import Ask, Operation
-from atoll.model.errors import InvalidArgument
 from atoll.model.volume import Volume
 
 
@@ -20,10 +19,14 @@ def shape(volume: Volume) -> dict[str, Any]:
     return {"volumeID": volume.id, "name": volume.name}
 
 
+def with_token(ask: Ask, volume: Volume) -> dict[str, Any]:
+    return {**shape(volume), "token": ask.control.volumes.tokens.mint(volume.id)}
+
+
 async def create(ask: Ask) -> None:
     asked = await ask.body(NewVolume)
     volume = await ask.control.volumes.create(ask.principal, asked.name, None)
-    await ask.answer({**shape(volume), "token": ""}, 201)
+    await ask.answer(with_token(ask, volume), 201)
 
 
 async def list_all(ask: Ask) -> None:
@@ -32,7 +35,7 @@ async def list_all(ask: Ask) -> None:
 
 async def show(ask: Ask) -> None:
     volume = await ask.control.volumes.find(ask.principal, unquote(ask.path["volume"]))
-    await ask.answer({**shape(volume), "token": ""})
+    await ask.answer(with_token(ask, volume))
 
 
 async def delete(ask: Ask) -> None:
@@ -40,35 +43,11 @@ async def delete(ask: Ask) -> None:
     await ask.answer(None, 204)
 
 
-async def refuse_content(ask: Ask) -> None:  # noqa: ARG001 - whatever it is
-    raise InvalidArgument(
-        "the content of a volume is not reached from outside on this server",
-        code="not_supported",
-        hint="Mount the volume into a sandbox and use its files.",
-    )
-
-
-async def refuse_secrets(ask: Ask) -> None:  # noqa: ARG001 - whatever it is
-    raise InvalidArgument(
-        "secrets of E2B are not kept on this server",
-        code="not_supported",
-        hint="A secret of this server is bound to its hosts: `atoll secret set`.",
-    )
-
-
 _ONE: Final = "/volumes/{volume}"
-_CONTENT: Final = "/volumecontent/{volume}"
 
 OPERATIONS: Final = (
     Operation("POST", "/volumes", create),
     Operation("GET", "/volumes", list_all),
     Operation("GET", _ONE, show),
     Operation("DELETE", _ONE, delete),
-    *(
-        Operation(method, f"{_CONTENT}/{kind}", refuse_content)
-        for kind in ("dir", "file", "path")
-        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
-    ),
-    *(Operation(method, "/secrets", refuse_secrets) for method in ("GET", "POST")),
-    *(Operation(method, "/secrets/{secret}", refuse_secrets) for method in ("GET", "POST", "DELETE")),
 )

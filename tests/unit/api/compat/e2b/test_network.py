@@ -46,7 +46,7 @@ def test_headers_are_set_for_a_host_and_not_shown_again() -> None:
         NetworkSettings(egress_proxy={"address": "socks5://x"}),
         NetworkSettings(dns_servers=["192.0.2.1"]),
         NetworkSettings(deny_out=["example.com"]),
-        NetworkSettings(rules={"a.example": [HostRule(Transform({"X": "${e2b.secrets.x}"}))]}),
+        NetworkSettings(rules={"a.example": [HostRule(Transform({"X": "${e2b.identity.tokens.x}"}))]}),
     ],
 )
 def test_what_cannot_be_kept_is_refused(settings: NetworkSettings) -> None:

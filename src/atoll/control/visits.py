@@ -1,0 +1,132 @@
+"""Visits: connections through ports of sandboxes, from the moment somebody was let in until they end or are cut.
+
+There is a bound on how many a sandbox, and the server, has at a time. Each ends in the audit log of the sandbox's
+owner, and so does each that was not let in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import anyio
+
+from atoll.control.visitlog import Kind, VisitLog
+from atoll.model import limits
+from atoll.model.errors import AtollError, Forbidden, LimitExceeded
+from atoll.model.event import OK
+from atoll.model.port import PortAccess
+
+CUT = "access_changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Knock:
+    """Someone at a port: an API key, a token of the port, or neither."""
+
+    sandbox_id: str
+    port: int
+    key: str = ""
+    token: str = ""
+    source: str = ""
+    """The address that the caller comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Why somebody may go through a port: it is `public`, or a `link`, a `token` of the sandbox or a `key` opens it."""
+
+    knock: Knock
+    owner: str
+    access: PortAccess
+    by: str
+    key_id: str = ""
+
+
+@dataclass(eq=False, slots=True)
+class Visit:
+    """One connection, and what has passed through it."""
+
+    admission: Admission
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    begun_s: float = field(default_factory=time.monotonic)
+    protocol: str = "http"
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+    def cut(self) -> None:
+        """End it now, whatever it is doing."""
+        self.scope.cancel()
+
+
+class Visits:
+    """All of one server."""
+
+    def __init__(self, log: VisitLog) -> None:
+        self.log = log
+        self._open: defaultdict[str, set[Visit]] = defaultdict(set)
+        self._total = 0
+
+    def of(self, sandbox_id: str) -> list[Visit]:
+        """Those that are open."""
+        return list(self._open.get(sandbox_id, ()))
+
+    def by_key(self, key_id: str) -> list[Visit]:
+        """Those that are open because of one API key."""
+        return [visit for visits in self._open.values() for visit in visits if visit.admission.key_id == key_id]
+
+    @contextmanager
+    def begin(self, admission: Admission) -> Iterator[Visit]:
+        """A visit while the block lasts; Forbidden (access_changed) if it was cut."""
+        visit = Visit(admission)
+        result = OK
+        try:
+            with self._placed(visit):
+                with visit.scope:
+                    yield visit
+                if visit.scope.cancelled_caught:
+                    raise Forbidden("who may reach this port was changed", code=CUT)
+        except AtollError as error:
+            result = error.code
+            raise
+        finally:
+            self._note(visit, result)
+
+    @contextmanager
+    def _placed(self, visit: Visit) -> Iterator[None]:
+        sandbox_id = visit.admission.knock.sandbox_id
+        if self._total >= limits.INGRESS_CONNECTIONS_MAX:
+            raise LimitExceeded("the server has too many connections to ports", code="too_many_connections")
+        if len(self._open.get(sandbox_id, ())) >= limits.INGRESS_CONNECTIONS_PER_SANDBOX_MAX:
+            raise LimitExceeded("the sandbox has too many connections to its ports", code="too_many_connections")
+        self._open[sandbox_id].add(visit)
+        self._total += 1
+        try:
+            yield
+        finally:
+            self._total -= 1
+            self._open[sandbox_id].discard(visit)
+            if not self._open[sandbox_id]:
+                del self._open[sandbox_id]
+
+    def refused(self, owner: str, knock: Knock, code: str) -> None:
+        """Somebody was not let in."""
+        self.log.note(Kind(owner, knock.sandbox_id, knock.port, code, source=knock.source))
+
+    def _note(self, visit: Visit, result: str) -> None:
+        admission = visit.admission
+        kind = Kind(
+            owner=admission.owner,
+            sandbox_id=admission.knock.sandbox_id,
+            port=admission.knock.port,
+            result=result,
+            by=admission.by,
+            key_id=admission.key_id,
+            source=admission.knock.source,
+            protocol=visit.protocol,
+        )
+        duration_s = time.monotonic() - visit.begun_s
+        self.log.note(kind, bytes_in=visit.bytes_in, bytes_out=visit.bytes_out, duration_s=duration_s)

@@ -1,0 +1,202 @@
+"""Real clients in a real sandbox, through TLS that the proxy opens for a secret: each trusts the sandbox's authority.
+
+Each says nothing but its placeholder, and the other end sees the value. Before the policy is opened, each is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.metadata
+import mmap
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+from atoll import Sandbox
+from atoll.testing.server import Server
+from tests import upstream
+from tests.registries import BASE, PORT, WORD, Registries, registries
+
+pytestmark = pytest.mark.real
+
+VALUE = "canary-51c27f3e9a"
+AIOHTTP = ("aiohttp", "aiohappyeyeballs", "aiosignal", "attrs", "frozenlist", "idna", "multidict", "propcache", "yarl")
+
+JAVA = """
+import java.net.URI;
+import java.net.http.*;
+public class Hello {
+    public static void main(String[] args) throws Exception {
+        HttpRequest request = HttpRequest.newBuilder(URI.create(args[0]))
+            .header("Authorization", "Bearer " + System.getenv("TOKEN")).build();
+        System.out.println(HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString()).body());
+    }
+}
+"""
+REQUESTS = f"""
+import os, requests
+print(requests.get("{BASE}/hello", headers={{"Authorization": "Bearer " + os.environ["TOKEN"]}}, timeout=20).text)
+"""
+AIO = f"""
+import aiohttp, asyncio, os
+async def main():
+    async with aiohttp.ClientSession(headers={{"Authorization": "Bearer " + os.environ["TOKEN"]}}) as session:
+        async with session.get("{BASE}/hello") as answer:
+            print(await answer.text())
+asyncio.run(main())
+"""
+NODE = f"""
+fetch("{BASE}/hello", {{headers: {{Authorization: "Bearer " + process.env.TOKEN}}}})
+    .then(answer => answer.text()).then(console.log)
+"""
+HEADER = '"Authorization: Bearer $TOKEN"'
+CLIENTS = {
+    "curl": f"curl -sS -H {HEADER} {BASE}/hello",
+    "wget": f"wget -q -t 1 -O- --header {HEADER} {BASE}/hello",
+    "pip": (
+        f"pip install -q --user --break-system-packages --no-cache-dir --retries 0 --disable-pip-version-check"
+        f" --index-url https://me:$TOKEN@good.test:{PORT}/simple/ atollprobe"
+        " && python3 -c 'import atollprobe; print(atollprobe.WORD)'"
+    ),
+    "npm": (
+        "cd /tmp/npm && npm install --silent --no-audit --no-fund --no-update-notifier --fetch-retries=0 atollprobe"
+        " && node -p 'require(\"atollprobe\")'"
+    ),
+    "git": f"git -c http.extraHeader={HEADER} clone -q {BASE}/repo.git /tmp/repo && cat /tmp/repo/word",
+    "node": "node /tmp/hello.js",
+    "requests": "python3 /tmp/hello_requests.py",
+    "aiohttp": "PYTHONPATH=/tmp/site python3 /tmp/hello_aiohttp.py",
+    "java": f"java -Xshare:auto -XX:TieredStopAtLevel=1 /tmp/Hello.java {BASE}/hello",
+}
+FILES = {
+    "/tmp/Hello.java": JAVA,
+    "/tmp/hello.js": NODE,
+    "/tmp/hello_requests.py": REQUESTS,
+    "/tmp/hello_aiohttp.py": AIO,
+    "/tmp/npm/.npmrc": f"registry={BASE}/npm/\n//good.test:{PORT}/npm/:_authToken=${{TOKEN}}\n",
+    "/tmp/npm/package.json": "{}",
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registries, upstream.Upstream]]:
+    folder = tmp_path_factory.mktemp("upstream")
+    with upstream.upstream(folder) as servers:
+        with registries(tmp_path_factory.mktemp("place"), folder / "upstream-leaf.pem", VALUE) as running:
+            yield running, servers
+
+
+@pytest.fixture(scope="module")
+def server(place: tuple[Registries, upstream.Upstream], make_data_dir: Callable[[], Path]) -> Iterator[Server]:
+    settings = {
+        "ATOLL_EGRESS_DNS": upstream.DNS,
+        "ATOLL_EGRESS_OPEN": upstream.NETWORK,
+        "ATOLL_EGRESS_CA": str(place[1].ca_file),
+    }
+    server = Server(make_data_dir(), settings)
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def sandbox(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    secret = {"value": VALUE, "hosts": [f"good.test:{PORT}"], "basic": True}
+    assert server.request("PUT", "/v1/secrets/TOKEN", json=secret).status_code == 200
+    with server.create("code", secrets=["TOKEN"]) as sandbox:
+        for path, text in FILES.items():
+            sandbox.files.write(path, text)
+        sandbox.files.push(_packages(tmp_path_factory.mktemp("site")), "/tmp/site")
+        yield sandbox
+
+
+def _packages(folder: Path) -> Path:
+    """aiohttp and what it needs, as they lie in the environment that runs the tests: the same Python is inside."""
+    for name in AIOHTTP:
+        for file in importlib.metadata.files(name) or ():
+            if ".." not in file.parts and file.suffix != ".pyc":
+                target = folder / file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(Path(str(file.locate())).read_bytes())
+    return folder
+
+
+def run_all(sandbox: Sandbox) -> dict[str, tuple[int | None, str]]:
+    """Every client, two at a time: how it ended and what it said."""
+
+    def run(line: str) -> tuple[int | None, str]:
+        result = sandbox.commands.run(line, timeout_s=120)
+        return result.exit_code, result.stdout + result.stderr
+
+    with ThreadPoolExecutor(3) as pool:
+        return dict(zip(CLIENTS, pool.map(run, CLIENTS.values()), strict=True))
+
+
+def test_every_client_reaches_what_is_allowed_with_a_secret_that_it_does_not_hold(
+    place: tuple[Registries, upstream.Upstream], sandbox: Sandbox
+) -> None:
+    registry = place[0]
+    refused = run_all(sandbox)
+    assert {name for name, (_, said) in refused.items() if WORD in said} == set()
+    assert registry.seen == []
+    sandbox.network.set_policy([f"good.test:{PORT}"])
+    reached = run_all(sandbox)
+    assert {name: said for name, (_, said) in reached.items() if WORD not in said} == {}
+    assert all(VALUE not in said for _, said in reached.values())
+    asked = {path.partition("?")[0] for path, shown in registry.seen if VALUE in shown}
+    assert {"/hello", "/simple/atollprobe/", "/npm/atollprobe", "/repo.git/info/refs"} <= asked
+    assert sum(path == "/hello" and VALUE in shown for path, shown in registry.seen) == 6
+    used = [event for event in sandbox.network.status().events if event.kind == "secret_used"]
+    assert len(used) >= len(CLIENTS)
+
+
+def test_neither_the_value_nor_the_authoritys_key_is_ever_inside(
+    place: tuple[Registries, upstream.Upstream], server: Server, sandbox: Sandbox
+) -> None:
+    """All of its memory and disk, as they are when it sleeps. Positive control: its placeholder is there."""
+    sandbox.network.set_policy([f"good.test:{PORT}"])
+    line = 'curl -sS -H "Authorization: Bearer $TOKEN" {}/hello; export TOKEN; (exec sleep 1000 &)'
+    sandbox.commands.run(line.format(BASE), check=True)
+    placeholder = sandbox.commands.run("printf %s $TOKEN").stdout.encode()
+    pem = (server.data / "network" / sandbox.id / "authority.pem").read_bytes()
+    key = serialization.load_pem_private_key(pem, None)
+    assert isinstance(key, EllipticCurvePrivateKey)
+    number = key.private_numbers().private_value.to_bytes(32)
+    value = VALUE.encode()
+    wanted = {
+        "placeholder": placeholder,
+        "value": value,
+        "value in base64": base64.b64encode(value)[:-4],
+        "value in hexadecimal": value.hex().encode(),
+        "key": number,
+        "key in the other order": number[::-1],
+        "key as text": pem.split(b"\n")[1],
+    }
+    sandbox.pause()
+    found = {name for path in _asleep(server) for name, secret in wanted.items() if _contains(path, secret)}
+    sandbox.resume()
+    assert found == {"placeholder"}
+
+
+def _asleep(server: Server) -> list[Path]:
+    """The files that a paused sandbox consists of: its memory, and what it has written to its disk."""
+    memory = [path for path in (server.data / "images").rglob("*") if path.is_file() and path.suffix != ".json"]
+    assert memory
+    changed = [path for folder in ("home", "tmp", "root", "etc/ssl", "var/tmp") for path in _files(server, folder)]
+    return memory + changed
+
+
+def _files(server: Server, folder: str) -> list[Path]:
+    disks = list((server.data / "pool" / "sandboxes").iterdir())
+    return [path for disk in disks for path in (disk / folder).rglob("*") if path.is_file() and not path.is_symlink()]
+
+
+def _contains(path: Path, wanted: bytes) -> bool:
+    if path.stat().st_size < len(wanted):
+        return False
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
+        return content.find(wanted) >= 0

@@ -1,0 +1,76 @@
+"""The gate of one sandbox: what it tells of what happened, and how it counts."""
+
+from __future__ import annotations
+
+from datetime import datetime, tzinfo
+from ipaddress import IPv4Address
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from atoll.model import limits
+from atoll.model.policy import Policy, compile_policy
+from atoll.node.egress import gate as module
+from atoll.node.egress.gate import Flow, Gate
+from atoll.wire.network import NetworkEvent, NetworkOrder
+
+pytestmark = pytest.mark.anyio
+
+
+class _Stopped(datetime):
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> _Stopped:
+        return cls(2026, 1, 1, tzinfo=tz)
+
+
+ADDRESS = IPv4Address("198.51.100.7")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def test_a_flood_is_told_up_to_a_bound_and_that_it_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "NETWORK_REPORTS_PER_MINUTE", 5)
+    told: list[NetworkEvent] = []
+    gate = Gate("sb1", lambda _, event: told.append(event))
+    monkeypatch.setattr(module, "datetime", _Stopped)  # however the clock stands, the flood is in one minute
+    for _ in range(100):
+        gate.turned_away(ADDRESS, 443, "network_off")
+    assert [event.kind for event in told] == ["connection"] * 5 + ["limit"]
+    assert gate.status(0).refused_total == 100
+
+
+async def test_the_bytes_that_reach_a_cap_do_not_pass() -> None:
+    gate = Gate("sb1", lambda *_: None)
+    gate.apply(NetworkOrder(compile_policy(Policy(allow=(str(ADDRESS),), bytes_max=10), {})))
+    passed: list[int] = []
+    with anyio.CancelScope() as scope:
+        flow = Flow(ADDRESS, 443, scope, 0.0)
+        gate.opened(flow)
+        for size in (4, 4, 4, 4):
+            await gate.moved(flow, up=size)
+            passed.append(size)
+    assert passed == [4, 4]
+    assert flow.cut_reason == "bytes_cap"
+
+
+async def test_small_pieces_that_never_wait_leave_others_their_turn() -> None:
+    gate = Gate("sb1", lambda *_: None)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(other)
+        flow = Flow(ADDRESS, 443, tasks.cancel_scope, 0.0)
+        for _ in range(800):
+            await gate.moved(flow, down=100)
+        tasks.cancel_scope.cancel()
+    assert turns >= 90

@@ -1,0 +1,133 @@
+"""Measures code in sandboxes of its own: the first result, from the pool and without, and evaluations, one and many."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
+from bench_bare import Bare
+from bench_podman import podman
+from bench_row import Row, p50, timed_ms
+
+from atoll import evaluate as atoll_evaluate
+from atoll.model import limits
+from atoll.node import templates, warmimages
+from atoll.node.images import Images
+from atoll.node.install.layout import Layout
+from atoll.node.names import HostNames
+from atoll.testing import scratch
+from atoll.testing.server import Server
+
+AT_ONCE = 8
+MANY = 100
+TEMPLATE = "code"
+PROGRAM = ("/usr/bin/python3", "-c", "print(1)")
+
+
+@contextmanager
+def _server(size: int) -> Iterator[Server]:
+    folder = scratch.data_dir_create(Layout.from_environment())
+    server = Server(folder, {"ATOLL_WARM_SIZE": str(size)})
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+        scratch.data_dir_remove(folder)
+
+
+def _wait_ready(server: Server, live: int, shells: int = 0) -> None:
+    """Until so many wait for an owner, and the pool is at rest."""
+    deadline_s = time.monotonic() + 120
+    while time.monotonic() < deadline_s:
+        count = server.status()["warm"].get(TEMPLATE, {"live": 0, "shells": 0})
+        if count["live"] >= live and count["shells"] >= shells:
+            time.sleep(2 * limits.WARM_REST_S)
+            return
+        time.sleep(0.02)
+    raise TimeoutError(f"the pool does not reach {live}")
+
+
+def _first_ms(server: Server) -> tuple[str, float]:
+    """Create a sandbox and have its first Python result: by which way, and in what time."""
+    started_s = time.perf_counter()
+    sandbox = server.create(TEMPLATE)
+    assert sandbox.code.run("1+1").text == "2"
+    taken_ms = (time.perf_counter() - started_s) * 1000
+    sandbox.kill()
+    sandbox.close()
+    return sandbox.way, taken_ms
+
+
+def first_result(rounds: int) -> Iterator[Row]:
+    """From the pool; and right after the last of it was taken, beside a bare restore of the same image."""
+    pooled: list[float] = []
+    empty: list[float] = []
+    bare_ms: list[float] = []
+    with _server(1) as server, Bare.open(Layout.from_environment(), server.data) as bare:
+        _wait_ready(server, 1, 1)
+        host = bare._host
+        images = Images(HostNames.of(server.data), host.pool)
+        template = next(one for one in templates.known(host.pool) if one.name == TEMPLATE)
+        image = images.find(warmimages.image_id(host, template))
+        for _ in range(rounds):
+            _wait_ready(server, 1, 1)
+            way, taken_ms = _first_ms(server)
+            assert way == "pool", way
+            pooled.append(taken_ms)
+            _wait_ready(server, 1, 1)
+            server.create(TEMPLATE).kill()
+            way, taken_ms = _first_ms(server)
+            if way != "pool":
+                empty.append(taken_ms)
+            bare_ms.append(bare.restore_ms(image, images))
+    yield Row("first result, pool", p50(pooled), None, "ms", "p50 under 25 ms", p50(pooled) < 25)
+    held = bool(empty) and p50(empty) <= 1.3 * p50(bare_ms)
+    yield Row("first result, empty pool", p50(empty or [0.0]), p50(bare_ms), "ms", "1.3 times bare restore", held)
+
+
+def evaluate(rounds: int) -> Iterator[Row]:
+    """`print(1)` in a sandbox of its own, alone; then a hundred, eight at a time, beside runsc and podman alone."""
+    with _server(AT_ONCE) as server:
+
+        def once() -> None:
+            assert atoll_evaluate("print(1)", url=server.url, api_key=server.key).stdout == "1\n"
+
+        once()
+        alone = []
+        for _ in range(rounds):
+            _wait_ready(server, 1)
+            alone.append(timed_ms(once))
+        yield Row("evaluate print(1)", p50(alone), None, "ms", "p50 under 40 ms from the pool", p50(alone) < 40)
+        ours = _per_second([once] * AT_ONCE)
+        with Bare.open(Layout.from_environment(), server.data) as bare, ExitStack() as opened:
+            runners = [opened.enter_context(bare.runner(PROGRAM)) for _ in range(AT_ONCE)]
+            beside = _per_second([_printing(run) for run in runners])
+        yield Row("evaluations, 8 at a time", ours, beside, "1/s", "stated, beside bare runsc run", True)
+        with podman(server.data / "pool/templates" / TEMPLATE, PROGRAM) as (run, words):
+            other = _per_second([_printing(run)] * AT_ONCE) if run else None
+        yield Row("evaluations, 8 at a time", ours, other, "1/s", "stated, beside podman run", True, words)
+
+
+def _printing(run: Callable[[], str]) -> Callable[[], None]:
+    def once() -> None:
+        assert run().strip() == "1"
+
+    return once
+
+
+def _per_second(workers: list[Callable[[], None]]) -> float:
+    """How many of a hundred are done in a second if each worker does one at a time."""
+    shares = [len(range(start, MANY, len(workers))) for start in range(len(workers))]
+
+    def work(act: Callable[[], None], share: int) -> None:
+        for _ in range(share):
+            act()
+
+    started_s = time.perf_counter()
+    with ThreadPoolExecutor(len(workers)) as pool:
+        for future in [pool.submit(work, act, share) for act, share in zip(workers, shares, strict=True)]:
+            future.result()
+    return MANY / (time.perf_counter() - started_s)
