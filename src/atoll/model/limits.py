@@ -146,6 +146,7 @@ MEMORY_GUARD_POLL_S_MIN = 0.01
 MEMORY_GUARD_POLL_S_MAX = 0.5
 MEMORY_GUARD_RETURN_S = 1.0  # how long the memory of an ended process may take to be free again
 MEMORY_GUARD_VICTIM_BYTES_MIN = 8 * MIB  # ending anything smaller frees nothing
+MEMORY_GUARD_GROWTH_BYTES_MIN = 1 * MIB  # between two looks: who grows by this much is still filling memory
 SHELL_COMMAND_CHARS_MAX = 128 * KIB  # one command of a session; longer ones are scripts, and scripts are files
 SHELL_WORDS_BYTES_MAX = 16 * KIB  # what a session may say about the end of a command: a word, a code, a folder
 CONTEXTS_MAX = 16  # interpreters at once; each is a process and a thread of the guest
