@@ -115,6 +115,10 @@ class Channel:
         except OSError:
             return
 
+    def detach(self) -> socket.socket:
+        """The connection, for somebody else to go on with; this end of it is closed then."""
+        return socket.socket(fileno=self.socket.detach())
+
     def close(self) -> None:
         self.socket.close()
 

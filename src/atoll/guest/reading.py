@@ -13,7 +13,6 @@ from atoll.guest.users import User
 from atoll.model import limits
 from atoll.wire import framing
 
-
 _SMALL_BYTES = 64 * limits.KIB  # the least that is read at once: fresh memory costs more here than elsewhere
 
 

@@ -69,7 +69,7 @@ def test_memory_that_comes_back_spares_the_next() -> None:
     guard.check()
     seen[:] = [entry(2**22 + 2, 500 * limits.MIB)]
     ended: list[tree.Entry] = []
-    guard._end = lambda victim, _: ended.append(victim)  # type: ignore[method-assign]
+    guard._end = lambda victim, entries: ended.append(victim)  # type: ignore[method-assign]
     guard.check()
     assert not ended
 
@@ -82,7 +82,7 @@ def test_a_mate_of_an_ended_hog_that_goes_on_is_ended_too() -> None:
     seen = [entry(hog, 800 * mib, session=9), entry(mate, 10 * mib, session=9), entry(parent, 30 * mib, session=9)]
     guard = memory.MemoryGuard(set, Table(Pump()), lambda: sizes, lambda: seen)
     ended: list[int] = []
-    guard._end = lambda victim, _: ended.append(victim.pid)  # type: ignore[method-assign]
+    guard._end = lambda victim, entries: ended.append(victim.pid)  # type: ignore[method-assign]
     guard.check()
     assert ended == [hog]
     seen[1:] = [entry(mate, 40 * mib, session=9), entry(parent, 30 * mib, session=9), entry(other, 90 * mib)]
