@@ -177,6 +177,8 @@ class Agent:
             channel.close()
 
     def _answer(self, channel: Channel) -> None:
+        if self.settings.peer:  # only the node gets here, and it opens connections before it needs them
+            channel.wait_input()
         channel.socket.settimeout(limits.FIRST_FRAME_S_MAX)
         request = channel.read_control()
         channel.socket.settimeout(limits.TRANSFER_STALL_S_MAX)

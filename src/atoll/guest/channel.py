@@ -17,6 +17,14 @@ class Channel:
         self.socket = connection
         connection.settimeout(limits.TRANSFER_STALL_S_MAX)
 
+    def wait_input(self) -> None:
+        """Until there is something to read, for as long as that takes."""
+        self.socket.settimeout(None)
+        try:
+            self.socket.recv(1, socket.MSG_PEEK)
+        except OSError as error:
+            raise Disconnected(str(error)) from error
+
     def read_frame(self) -> framing.Frame:
         head = self._read_exactly(framing.HEADER.size)
         length, kind = framing.HEADER.unpack(head)

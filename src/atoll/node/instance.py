@@ -64,7 +64,7 @@ class Instance:
         self._host = host
         self._network = network
         self._box = box
-        self.guest = GuestLink(box.connect_guest, entry.token)
+        self.guest = GuestLink(box.connect_guest, entry.token, lambda: network.dial_begin(GUEST_PORT))
         self.ports = PortDial(network, self.guest, reserved=(GUEST_PORT,))
         self.activity = Activity(self.ports.in_use)
 
@@ -257,6 +257,7 @@ class Instance:
     async def _held(self, *, for_good: bool) -> AsyncIterator[None]:
         """While all of it stands still; afterwards it goes on, unless it is meant to stand still for good."""
         self._note(held=True)
+        self.guest.rest()  # nobody waits on it in an image
         try:
             await self._box.pause()
             yield
