@@ -95,10 +95,10 @@ async def check_pause_and_resume(driver: Driver, bundle: Bundle, _: Path) -> Non
     await box.start()
     try:
         _require(await _answers(box), "start", "the guest cannot be reached")
-        for _ in range(2):
-            await box.pause()
-        for _ in range(2):
-            await box.resume()
+        await box.pause()
+        await box.pause()
+        await box.resume()
+        await box.resume()
         _require(await _answers(box), "resume", "the guest does not answer after a resume")
         await box.pause()
         again = await driver.adopt(bundle, box.record())
