@@ -170,6 +170,9 @@ class GuestLink:
         """No connection but those of operations under way."""
         self._spare.close()
 
+    def _renew(self) -> None:
+        self._spare.renew()
+
     @asynccontextmanager
     async def stream(
         self,
@@ -192,8 +195,8 @@ class GuestLink:
             stream = GuestStream(connection, idle_s, bytes_max)
             await stream._send_all(frame)
             yield stream
-            if stream.ended:
-                self._spare.renew()
+            if stream.ended:  # the answer goes out first
+                asyncio.get_running_loop().call_soon(self._renew)
         finally:
             self._open_connections.discard(connection)
             connection.close()
