@@ -29,8 +29,8 @@ def ensure(go_mod: str, work: Path, say: Callable[[str], None]) -> Path:
         raise Unavailable(
             f"there is no runsc on this host, and no Go to build it with could be had ({error.message})",
             code="go_missing",
-            hint=f"install Go {'.'.join(map(str, wanted))} or newer in /usr/local/go, or set ATOLL_RUNSC to a runsc, or "
-            "ATOLL_RUNSC_URL to the address of an official release",
+            hint=f"install Go {'.'.join(map(str, wanted))} or newer in /usr/local/go, or set ATOLL_RUNSC to a runsc, "
+            "or ATOLL_RUNSC_URL to the address of an official release",
         ) from error
 
 
