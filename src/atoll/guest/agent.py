@@ -1,8 +1,8 @@
 """The guest itself: takes connections, knows who may ask, and finds who answers.
 
 Threads: one waits for children (the main one), one is the pump, one guards the memory, and one serves each
-connection. File operations leave this process at once: their connection is handed to a process that is the user they
-act for.
+connection until it is known who answers. Who follows a process is served by the pump. File operations leave this
+process at once: their connection is handed to a process that is the user they act for.
 """
 
 from __future__ import annotations
