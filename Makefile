@@ -51,6 +51,7 @@ lock: ## pin the newest allowed versions again, with hashes
 	@printf 'hatchling==1.33.0\neditables\nuv==0.13.7\n' | \
 	    .venv/bin/uv pip compile $(LOCK_OPTIONS) --all-extras --group dev pyproject.toml - --output-file constraints.txt
 	@.venv/bin/uv pip compile $(LOCK_OPTIONS) $(TEMPLATES)/code.in --output-file $(TEMPLATES)/code.txt
+	@.venv/bin/uv pip compile $(LOCK_OPTIONS) $(TEMPLATES)/../runsc/go.in --output-file $(TEMPLATES)/../runsc/go.txt
 
 clean: ## remove .venv and the caches of this clone
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

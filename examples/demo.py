@@ -215,7 +215,9 @@ def fill_pool() -> None:
     headers = {"authorization": f"Bearer {(DATA / 'key').read_text().strip()}"}
     deadline_s = time.monotonic() + POOL_S_MAX
     while time.monotonic() < deadline_s:
-        request = urllib.request.Request(f"{running_url()}/v1/node", headers=headers)
+        url = running_url()
+        expect(url is not None, "the server has ended")
+        request = urllib.request.Request(f"{url}/v1/node", headers=headers)
         with urllib.request.urlopen(request, timeout=10) as answer:
             warm = json.load(answer)["warm"]
         if warm.get("code", {}).get("live"):

@@ -22,6 +22,7 @@ from bench_e2b import e2b
 from bench_egress import egress
 from bench_evaluate import evaluate, first_result
 from bench_files import many_files
+from bench_inside import inside
 from bench_pool import burst, claims, listing
 from bench_port import port
 from bench_row import Row, p50, timed_ms
@@ -98,6 +99,7 @@ BENCHES: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "command": command,
     "files": files,
     "many_files": lambda bench: many_files(bench.server, bench.rounds),
+    "inside": lambda bench: inside(bench.server, bench.bare, bench.rounds),
     "memory": memory,
     "code": lambda bench: code(bench.server, bench.rounds),
     "evaluate": lambda bench: evaluate(bench.rounds),

@@ -35,7 +35,8 @@ check_debian() {
         stop "this is no Debian" "the built-in templates are made of the host's own Debian packages: use Debian 12 or later"
 }
 
-is_good_python() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+# New enough, and able to make a virtual environment: Debian has that in a package of its own.
+is_good_python() { "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
 find_python() {
     local candidate
@@ -60,7 +61,8 @@ find_uv() {
         say "installing uv $version" >&2
         mkdir -p "$(dirname "$tools")"
         unfinished=$(mktemp -d "$tools.XXXXXX")
-        "$1" -m venv "$unfinished/venv" >&2 || stop "$1 cannot make a virtual environment" "apt-get install python3-venv"
+        "$1" -m venv "$unfinished/venv" >&2 ||
+            stop "$1 cannot make a virtual environment" "look at its message above, then run make setup again"
         pinned uv >"$unfinished/uv.txt"
         "$unfinished/venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
             --requirement "$unfinished/uv.txt" >&2 || stop "uv could not be installed" "check that pip reaches a package index"
@@ -75,12 +77,12 @@ find_uv() {
 make_venv() {
     local python=$1 stamp uv
     stamp=$(cat constraints.txt pyproject.toml tools/bootstrap.sh | sha256sum | cut -c1-64)
-    if [ "$(cat .venv/.atoll-stamp 2>/dev/null)" = "$stamp" ] && is_good_python .venv/bin/python; then
+    if [ "$(cat .venv/.atoll-stamp 2>/dev/null)" = "$stamp" ] && .venv/bin/python -c '' 2>/dev/null; then
         return 0
     fi
     uv=$(find_uv "$python")
     say "installing the Python packages into .venv"
-    is_good_python .venv/bin/python || { rm -rf .venv && "$uv" venv --quiet --python "$python" .venv; }
+    .venv/bin/python -c '' 2>/dev/null || { rm -rf .venv && "$uv" venv --quiet --python "$python" .venv; }
     rm -f .venv/.atoll-stamp
     "$uv" pip sync --quiet --python .venv/bin/python --require-hashes constraints.txt ||
         stop "the Python packages could not be installed" "look at the messages above, then run make setup again"
@@ -94,6 +96,6 @@ check_host
 check_debian
 install_packages
 python=$(find_python) || { install_packages python3 python3-venv && python=$(find_python); } ||
-    stop "there is no Python 3.11 or newer" "install one, or set PYTHON to it"
+    stop "there is no Python 3.11 or newer that has venv" "install one, or set PYTHON to it"
 make_venv "$python"
 exec .venv/bin/atoll setup

@@ -31,7 +31,7 @@ def test_a_sandbox_outlives_a_kill_of_the_server(make_server: MakeServer) -> Non
     server.start()
     again = server.connect(sandbox.id)
     assert again.files.read("note.txt") == "before"
-    first = int(again.files.read("count"))
+    first = int(again.files.read("count") or 0)
     wait_until(lambda: int(again.files.read("count") or 0) > first, 5, "the loop still runs")
     assert counter.pid in [view.pid for view in again.commands.list()]
     assert again.commands.run("echo $KEPT").stdout == "yes\n"

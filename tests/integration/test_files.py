@@ -47,6 +47,14 @@ def test_write_append_and_read_by_range(sandbox: Sandbox, home: tuple[str, str])
     assert (view.owner, view.mode, view.type, view.size) == (user, 0o644, "file", len(data) + 4)
 
 
+def test_a_file_that_is_rewritten_all_the_time_is_read_as_it_was_at_one_moment(sandbox: Sandbox) -> None:
+    """Empty, half or whole, as any reader may see it; never a size that its bytes do not have."""
+    loop = sandbox.commands.start("while true; do echo 123456 > count; done")
+    wait_until(lambda: sandbox.files.exists("count"), 10)
+    assert {sandbox.files.read("count") for _ in range(100)} <= {"", "123456\n"}
+    loop.kill()
+
+
 def test_the_tree(sandbox: Sandbox, home: tuple[str, str]) -> None:
     user, folder = home
     files = sandbox.files

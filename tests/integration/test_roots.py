@@ -59,6 +59,42 @@ def test_commands_and_files_without_python(
         check_files(sandbox, user, tmp_path)
 
 
+@pytest.mark.parametrize("template", ["base", "code", "no-python"])
+def test_processes_and_terminals_in_every_root(
+    layout: Layout, make_server: Callable[..., Server], template: str
+) -> None:
+    server = make_server()
+    if template == "no-python":
+        add_without_python(layout, server.data)
+    with server.create(template) as sandbox:
+        for user in ("user", "root"):
+            check_processes(sandbox, user)
+            check_terminal(sandbox, user)
+            with sandbox.shell(user=user) as shell:
+                shell.run("cd /var && export A=1")
+                assert shell.run("echo $PWD $A $(id -un)").stdout == f"/var 1 {user}\n"
+
+
+def check_processes(sandbox: Sandbox, user: str) -> None:
+    result = sandbox.commands.run("id -un; echo $HOME; cat", stdin=b"in", user=user, cwd="/tmp")
+    assert result.stdout == f"{user}\n{'/root' if user == 'root' else '/home/user'}\nin"
+    assert sandbox.commands.run("sleep 60", timeout_s=0.2, user=user).timed_out
+    started = sandbox.commands.start("echo one; sleep 60", user=user, tag=f"by-{user}")
+    again = sandbox.commands.attach(f"by-{user}")
+    assert again.pid == started.pid
+    started.signal("KILL")
+    assert started.wait().signal == 9
+
+
+def check_terminal(sandbox: Sandbox, user: str) -> None:
+    with sandbox.terminals.open("stty size; id -un; read line; exit $line", cols=90, rows=30, user=user) as terminal:
+        terminal.write("7\n")
+        shown = b"".join(terminal)
+    assert b"30 90\r\n" in shown
+    assert f"{user}\r\n".encode() in shown
+    assert terminal.wait().exit_code == 7
+
+
 def check_files(sandbox: Sandbox, user: str, tmp_path: Path) -> None:
     """What has code of its own: many at once, search, archives, folders, watches."""
     files = sandbox.files

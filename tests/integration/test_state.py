@@ -281,13 +281,33 @@ def test_standby_wakes_on_the_next_call(make_server: MakeServer) -> None:
     server.start()
     again = server.connect(sandbox.id)
     assert again.info().state == "standby"
-    first = int(again.files.read("count"))
+    first = int(again.files.read("count") or 0)
     assert again.info().state == "running"
     wait_until(lambda: int(again.files.read("count") or 0) > first, 5)
     again.standby()
     again.kill()
     assert again.info().state == "killed"
     again.close()
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+def test_a_server_that_was_killed_while_it_put_one_to_sleep_finds_out_which(
+    make_server: MakeServer, asleep: bool
+) -> None:
+    """What it left on record says neither; a sentry that is told to go on twice does not survive it."""
+    server = make_server()
+    sandbox = server.create(timeout_s=600)
+    sandbox.files.write("note", "kept")
+    sandbox.standby()
+    if not asleep:
+        sandbox.files.read("note")
+    server.kill()
+    (server.data / "run/boxes" / server.box_of(sandbox.id) / "standing").write_text("moving")
+    server.start()
+    again = server.connect(sandbox.id)
+    again.standby()
+    assert again.files.read("note") == "kept"
+    assert again.info().state == "running"
 
 
 @pytest.mark.parametrize(("action", "state"), [("pause", "paused"), ("standby", "standby")])

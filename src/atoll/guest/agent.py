@@ -1,8 +1,8 @@
 """The guest itself: takes connections, knows who may ask, and finds who answers.
 
 Threads: one waits for children (the main one), one is the pump, one guards the memory, and one serves each
-connection. File operations leave this process at once: their connection is handed to a process that is the user they
-act for.
+connection until it is known who answers. Who follows a process is served by the pump. File operations leave this
+process at once: their connection is handed to a process that is the user they act for.
 """
 
 from __future__ import annotations
@@ -177,6 +177,8 @@ class Agent:
             channel.close()
 
     def _answer(self, channel: Channel) -> None:
+        if self.settings.peer:  # only the node gets here, and it opens connections before it needs them
+            channel.wait_input()
         channel.socket.settimeout(limits.FIRST_FRAME_S_MAX)
         request = channel.read_control()
         channel.socket.settimeout(limits.TRANSFER_STALL_S_MAX)

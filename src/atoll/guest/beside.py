@@ -17,7 +17,11 @@ def write_fully(fd: int, data: bytes | memoryview) -> None:
 
 
 class BesideWriter:
-    """Collects bytes in a few buffers that go round between the caller and a thread that writes them.
+    """A few buffers that go round between the caller, who fills them, and a thread that writes them.
+
+        with BesideWriter(fd) as writer:
+            while got := source.read_into(writer.room()):
+                writer.filled(got)
 
     What fails in the thread is raised in the caller, at the next buffer or at the end. Memory is bounded by the number
     of buffers: a slow disk holds the caller up.
@@ -34,18 +38,18 @@ class BesideWriter:
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._write_for_ever, daemon=True)
 
-    def add(self, data: bytes | memoryview) -> None:
-        view = memoryview(data)
-        while len(view):
-            taken = min(len(view), len(self._current) - self._filled)
-            self._current[self._filled : self._filled + taken] = view[:taken]
-            self._filled += taken
-            view = view[taken:]
-            if self._filled == len(self._current):
-                self._hand_over()
+    def room(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        return self._current[self._filled :]
+
+    def filled(self, count: int) -> None:
+        """So many bytes are there now."""
+        self._filled += count
+        if self._filled == len(self._current):
+            self._hand_over()
 
     def _hand_over(self) -> None:
-        self._full.put(self._current[: self._filled])
+        self._full.put(self._current)
         if self._error is not None:
             raise self._error
         self._current = self._free.get()

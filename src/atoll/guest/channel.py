@@ -17,6 +17,14 @@ class Channel:
         self.socket = connection
         connection.settimeout(limits.TRANSFER_STALL_S_MAX)
 
+    def wait_input(self) -> None:
+        """Until there is something to read, for as long as that takes."""
+        self.socket.settimeout(None)
+        try:
+            self.socket.recv(1, socket.MSG_PEEK)
+        except OSError as error:
+            raise Disconnected(str(error)) from error
+
     def read_frame(self) -> framing.Frame:
         head = self._read_exactly(framing.HEADER.size)
         length, kind = framing.HEADER.unpack(head)
@@ -27,15 +35,15 @@ class Channel:
     def _read_exactly(self, count: int) -> bytes:
         buffer = bytearray(count)
         with memoryview(buffer) as view:
-            self._read_into(view)
+            self.read_into(view)
         return bytes(buffer)
 
-    def _read_into(self, view: memoryview) -> None:
+    def read_into(self, view: memoryview) -> None:
         got = 0
         while got < len(view):
-            got += self._receive(view[got:])
+            got += self.receive(view[got:])
 
-    def _receive(self, view: memoryview) -> int:
+    def receive(self, view: memoryview) -> int:
         try:
             got = self.socket.recv_into(view)
         except OSError as error:
@@ -50,31 +58,8 @@ class Channel:
             raise Refused("invalid_argument", "a control frame was expected")
         return parse(frame)
 
-    def read_upload(self) -> Iterator[memoryview]:
-        """The bytes of one upload, until the client commits to it. Leaving early, for any reason, means: no commit.
-
-        What is yielded is valid until the next one is asked for: it is all one buffer.
-        """
-        with memoryview(bytearray(limits.FRAME_BYTES_MAX)) as buffer:
-            while True:
-                self._read_into(buffer[: framing.HEADER.size])
-                length, kind = framing.HEADER.unpack_from(buffer)
-                if length > limits.FRAME_BYTES_MAX:
-                    raise Disconnected(f"a frame of {length} bytes")
-                if kind == framing.INPUT:
-                    yield from self._read_parts(buffer, length)
-                    continue
-                self._read_into(buffer[:length])
-                if kind == framing.CONTROL and parse(framing.Frame(kind, bytes(buffer[:length]))).get("do") == "commit":
-                    return
-                raise Refused("invalid_argument", "an upload is INPUT frames and then a commit")
-
-    def _read_parts(self, buffer: memoryview, length: int) -> Iterator[memoryview]:
-        """A payload as it comes: what has arrived is dealt with while the rest is on its way."""
-        while length:
-            got = self._receive(buffer[:length])
-            yield buffer[:got]
-            length -= got
+    def read_upload(self) -> Upload:
+        return Upload(self)
 
     def send_data(self, kind: int, payload: bytes | bytearray | memoryview) -> None:
         self._send(framing.header(kind, len(payload)), payload)
@@ -115,8 +100,52 @@ class Channel:
         except OSError:
             return
 
+    def detach(self) -> socket.socket:
+        """The connection, for somebody else to go on with; this end of it is closed then."""
+        return socket.socket(fileno=self.socket.detach())
+
     def close(self) -> None:
         self.socket.close()
+
+
+class Upload:
+    """The bytes of one upload, until the client commits to it. Leaving early, for any reason, means: no commit."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._left = 0  # of the frame that is being read
+        self._committed = False
+
+    def read_into(self, view: memoryview) -> int:
+        """What has arrived, as far as there is room; it is dealt with while the rest is on its way. 0 at the end."""
+        while not self._left:
+            if self._committed:
+                return 0
+            self._read_head()
+        got = self._channel.receive(view[: self._left])
+        self._left -= got
+        return got
+
+    def __iter__(self) -> Iterator[memoryview]:
+        """Each is valid until the next one is asked for: it is all one buffer."""
+        with memoryview(bytearray(limits.FRAME_BYTES_MAX)) as buffer:
+            while got := self.read_into(buffer):
+                yield buffer[:got]
+
+    def _read_head(self) -> None:
+        head = bytearray(framing.HEADER.size)
+        self._channel.read_into(memoryview(head))
+        length, kind = framing.HEADER.unpack(head)
+        if length > limits.FRAME_BYTES_MAX:
+            raise Disconnected(f"a frame of {length} bytes")
+        if kind == framing.INPUT:
+            self._left = length
+            return
+        payload = bytearray(length)
+        self._channel.read_into(memoryview(payload))
+        if kind != framing.CONTROL or parse(framing.Frame(kind, bytes(payload))).get("do") != "commit":
+            raise Refused("invalid_argument", "an upload is INPUT frames and then a commit")
+        self._committed = True
 
 
 def parse(frame: framing.Frame) -> dict[str, Any]:

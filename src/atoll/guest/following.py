@@ -1,13 +1,15 @@
-"""One client that follows one process: output out, input in, on one connection and in one thread.
+"""One client that follows one process: output out, input in, on one connection, all in the pump's thread.
 
-Nothing here blocks but the poll: a client that sends much and reads nothing, and a program that writes much and reads
-nothing, cannot lock each other up.
+Nothing here blocks: a client that sends much and reads nothing, and a program that writes much and reads nothing,
+cannot lock each other up. And nothing changes threads: a wake-up between two threads costs more here than all that is
+done with the bytes.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import selectors
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -22,8 +24,8 @@ from atoll.model import limits
 from atoll.wire import framing
 from atoll.wire import guest as wire
 
+_LOOK_S = 1.0
 _KINDS = {"stdout": framing.STDOUT, "stderr": framing.STDERR}
-_POLL_MS = 30_000
 
 
 class Followed(Protocol):
@@ -42,54 +44,121 @@ class Followed(Protocol):
 
 
 class Following:
+    """Made by whoever read the request; from `begin` on it belongs to the pump."""
+
+    alive = 0  # how many there are; changed in the pump's thread
+
     def __init__(
-        self, channel: Channel, process: Followed, pump: Pump, offsets: dict[str, int], *, until_now: bool = False
+        self,
+        channel: Channel,
+        process: Followed,
+        pump: Pump,
+        offsets: dict[str, int],
+        *,
+        until_now: bool = False,
+        on_leave: Callable[[], None] | None = None,
     ) -> None:
-        self._socket = channel.socket
+        if Following.alive >= limits.CONNECTIONS_MAX:
+            raise Refused("busy", f"{limits.CONNECTIONS_MAX} followers at once are the most")
+        self._socket = channel.detach()
+        self._socket.setblocking(False)
         self._process = process
         self._pump = pump
+        self._on_leave = on_leave  # called when the client leaves before the end
         self._decoder = framing.Decoder()
         self._outgoing: list[bytes | memoryview] = []
         self._incoming: list[bytes] = []  # standard input that the program has not taken yet
+        self._stdin_fd: int | None = None  # while the program does not read: a copy, to hear when it does
         self._close_stdin = False
         self._ended = False
+        self._left = False
         self._awake = False
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._now = {name: ring.end for name, ring in process.rings.items()} if until_now else None
         self._followers = {name: Follower(offsets.get(name, 0), self._wake) for name in process.rings}
 
-    def _wake(self) -> None:
-        """From any thread; once is enough until it is heard."""
-        if self._awake:
-            return
-        self._awake = True
-        os.eventfd_write(self._wake_fd, 1)
-
-    def run(self, first_event: Params) -> None:
-        """Until the process has finished and all is sent; Disconnected when the client leaves first."""
-        process = self._process
+    def begin(self, first_event: Params) -> None:
+        """Follow until the process has finished and all is sent, or the client leaves. Only in the pump's thread."""
+        Following.alive += 1
         for name, follower in self._followers.items():
-            process.rings[name].follow(follower)
-        process.on_finish.append(self._wake)
-        self._socket.setblocking(False)
+            self._process.rings[name].follow(follower)
+        self._process.on_finish.append(self._wake)
+        self._outgoing.append(wire.control({"event": first_event}))
+        self._step()
+
+    def _wake(self) -> None:
+        """There is something new; once is enough until it is looked at."""
+        if not self._awake:
+            self._awake = True
+            self._pump.call(self._step)
+
+    def _step(self) -> None:
+        """Send what there is, as far as the client takes it."""
+        self._awake = False
+        if self._left:
+            return
         try:
-            self._outgoing.append(wire.control({"event": first_event}))
-            while True:
-                if not self._outgoing:
-                    if self._ended:
-                        return
-                    self._gather()
-                had_something = bool(self._outgoing)
-                self._flush()
-                # All went out at once, so there may be more already: look at the client, but do not wait for it.
-                self._wait(0 if had_something and not self._outgoing else _POLL_MS)
-        finally:
-            process.on_finish.remove(self._wake)
-            for name, follower in self._followers.items():
-                process.rings[name].unfollow(follower)
-                self._nudge(name)
-            os.close(self._wake_fd)
-            self._wake_fd = -1
+            self._send()
+        except Disconnected:
+            self._leave(early=True)
+        except Exception:  # the pump serves all the others too
+            self._leave(early=True)
+            raise
+        else:
+            if self._ended and not self._outgoing:
+                self._leave(early=False)
+            else:
+                self._watch()
+
+    def _send(self) -> None:
+        while True:
+            if not self._outgoing and not self._ended:
+                self._gather()
+            if not self._outgoing:
+                return
+            self._flush()
+            if self._outgoing:
+                return  # the client takes no more for now
+
+    def _watch(self) -> None:
+        events = (0 if self._incoming else selectors.EVENT_READ) | (selectors.EVENT_WRITE if self._outgoing else 0)
+        self._pump.watch(self._socket.fileno(), events, self._on_socket)
+        if not events:
+            self._pump.call_later(_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        """Nothing is read from the client while the program takes no input, and yet it may have left."""
+        if self._left or not self._incoming or self._outgoing:
+            return
+        poll = select.poll()
+        poll.register(self._socket, select.POLLRDHUP)
+        if poll.poll(0):
+            self._leave(early=True)
+        else:
+            self._pump.call_later(_LOOK_S, self._look)
+
+    def _on_socket(self) -> None:
+        try:
+            if not self._incoming:
+                self._receive()
+                self._feed_stdin()
+        except Disconnected:
+            self._leave(early=True)
+        self._step()
+
+    def _leave(self, *, early: bool) -> None:
+        if self._left:
+            return
+        self._left = True
+        Following.alive -= 1
+        self._process.on_finish.remove(self._wake)
+        for name, follower in self._followers.items():
+            self._process.rings[name].unfollow(follower)
+            self._nudge(name)
+        self._forget_stdin()
+        self._pump.watch(self._socket.fileno(), 0, self._on_socket)
+        self._socket.close()
+        if early and self._on_leave is not None:
+            self._on_leave()
 
     def _nudge(self, name: str) -> None:
         stream = self._process.streams.get(name)
@@ -134,26 +203,6 @@ class Following:
         except OSError as error:
             raise Disconnected(str(error)) from error
 
-    def _wait(self, timeout_ms: int) -> None:
-        """Until something can be done, and do the client's part of it."""
-        poll = select.poll()
-        poll.register(self._wake_fd, select.POLLIN)
-        wanted = (0 if self._incoming else select.POLLIN) | (select.POLLOUT if self._outgoing else 0)
-        poll.register(self._socket, wanted)
-        stdin_fd = self._process.stdin_fd
-        if self._incoming and stdin_fd is not None:
-            poll.register(stdin_fd, select.POLLOUT)
-        for fd, happened in poll.poll(timeout_ms):
-            if fd == self._wake_fd:
-                os.eventfd_read(self._wake_fd)
-                self._awake = False
-            elif fd == self._socket.fileno():
-                if happened & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
-                    raise Disconnected("the client left")
-                if happened & select.POLLIN:
-                    self._receive()
-        self._feed_stdin()
-
     def _receive(self) -> None:
         try:
             data = self._socket.recv(limits.PUMP_READ_BYTES)
@@ -197,6 +246,7 @@ class Following:
             while self._incoming:
                 written = self._process.write_stdin(self._incoming[0])
                 if not written and self._incoming[0]:
+                    self._await_stdin()
                     return
                 if written == len(self._incoming[0]):
                     self._incoming.pop(0)
@@ -209,6 +259,24 @@ class Following:
         if self._close_stdin:
             self._close_stdin = False
             self._process.close_stdin(by_caller=True)
+
+    def _await_stdin(self) -> None:
+        """Of a copy, because several clients may wait for one program."""
+        fd = self._process.stdin_fd
+        if self._stdin_fd is None and fd is not None:
+            self._stdin_fd = os.dup(fd)
+            self._pump.watch(self._stdin_fd, selectors.EVENT_WRITE, self._on_stdin)
+
+    def _on_stdin(self) -> None:
+        self._forget_stdin()
+        self._feed_stdin()
+        self._step()
+
+    def _forget_stdin(self) -> None:
+        if self._stdin_fd is not None:
+            self._pump.watch(self._stdin_fd, 0, self._on_stdin)
+            os.close(self._stdin_fd)
+            self._stdin_fd = None
 
 
 def _final(name: str, exit_words: Params | None, now: dict[str, int] | None) -> int | None:

@@ -46,7 +46,7 @@ def _read(path: str) -> str:
 
 
 def report(agent: Agent, params: Params, channel: Channel) -> None:
-    sizes = memory.read_meminfo()
+    sizes = memory.parse_meminfo(_read("/proc/meminfo"))
     entries = tree.snapshot()
     disk = os.statvfs(text(params, "disk", "/"))
     received, sent = parse_network(_read("/proc/net/dev"))

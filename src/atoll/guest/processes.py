@@ -220,7 +220,8 @@ class Table:
             raise Refused("no_such_process", f"there is no process with {key} {wanted!r}")
         raise Refused("invalid_argument", "name the process by id, pid or tag")
 
-    def start(self, spec: Spec) -> Process:
+    def start(self, spec: Spec, then: Callable[[Process], None] | None = None) -> Process:
+        """Start a program; `then` is called in the pump's thread, before anything is heard of it."""
         self._make_room()
         process = Process(os.urandom(6).hex(), spec, self._budget)
         child_fds, own_fds = self._plumb(process)
@@ -233,7 +234,7 @@ class Table:
             "limits": spec.bounds,
         }
         try:
-            self.workers.start(spec.user, message, child_fds, lambda pid: self._started(process, pid))
+            self.workers.start(spec.user, message, child_fds, lambda pid: self._started(process, pid, then))
         except BaseException:
             for fd in own_fds:
                 os.close(fd)
@@ -276,7 +277,7 @@ class Table:
         process.streams["stderr"] = Stream(err_read, process.rings["stderr"], process.check_finished)
         return [stdin, out_write, err_write], own
 
-    def _started(self, process: Process, pid: int) -> None:
+    def _started(self, process: Process, pid: int, then: Callable[[Process], None] | None = None) -> None:
         """In the pump's thread, before the worker can report the end of it."""
         process.pid = pid
         with self._lock:
@@ -286,6 +287,8 @@ class Table:
             self._pump.add(stream)
         if process.spec.timeout_s is not None:
             self._pump.call_later(process.spec.timeout_s, lambda: self._time_out(process))
+        if then is not None:
+            then(process)
 
     def exited(self, pid: int, status: int, cpu_s: float) -> None:
         """In the pump's thread: told by the worker, or by the reaper when the worker was gone."""

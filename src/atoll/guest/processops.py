@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from atoll.guest import users
 from atoll.guest.channel import Channel
-from atoll.guest.failure import Disconnected, Refused
+from atoll.guest.failure import Refused
 from atoll.guest.following import Following
 from atoll.guest.params import (
     Params,
@@ -34,13 +34,17 @@ _BOUNDS = ("cpu_s", "memory_bytes", "open_files", "file_bytes")
 
 
 def start(agent: Agent, params: Params, channel: Channel) -> None:
-    process = agent.processes.start(_spec(agent, params))
-    if process.spec.shell:
-        agent.shells.add(agent, process)
-    if flag(params, "detach"):
+    detach = flag(params, "detach")
+
+    def then(process: Process) -> None:
+        if process.spec.shell:
+            agent.shells.add(agent, process)
+        if not detach:
+            _following(agent, params, channel, process, {}).begin(_first("started", process, {}))
+
+    process = agent.processes.start(_spec(agent, params), then)
+    if detach:
         channel.send_ok(process.describe())
-        return
-    _follow(agent, params, channel, process, "started", {})
 
 
 def attach(agent: Agent, params: Params, channel: Channel) -> None:
@@ -49,19 +53,22 @@ def attach(agent: Agent, params: Params, channel: Channel) -> None:
     if "tail_bytes" in params:  # a screen is restored from the newest bytes; older ones have scrolled away
         tail = integer(params, "tail_bytes")
         offsets = {name: max(ring.start, ring.end - tail) for name, ring in process.rings.items()}
-    _follow(agent, params, channel, process, "attached", offsets)
+    following = _following(agent, params, channel, process, offsets)
+    agent.pump.call(lambda: following.begin(_first("attached", process, offsets)))
 
 
-def _follow(
-    agent: Agent, params: Params, channel: Channel, process: Process, kind: str, offsets: dict[str, int]
-) -> None:
-    try:
-        first = {"type": kind, **process.describe(), "exit": None, "offsets": offsets}
-        Following(channel, process, agent.pump, offsets, until_now=flag(params, "until_now")).run(first)
-    except Disconnected:
-        if flag(params, "kill_on_disconnect") and process.status is None:
+def _following(agent: Agent, params: Params, channel: Channel, process: Process, offsets: dict[str, int]) -> Following:
+    kill = flag(params, "kill_on_disconnect")
+
+    def on_leave() -> None:
+        if kill and process.status is None:
             agent.processes.end(process)
-        raise
+
+    return Following(channel, process, agent.pump, offsets, until_now=flag(params, "until_now"), on_leave=on_leave)
+
+
+def _first(kind: str, process: Process, offsets: dict[str, int]) -> Params:
+    return {"type": kind, **process.describe(), "exit": None, "offsets": offsets}
 
 
 def _spec(agent: Agent, params: Params) -> Spec:

@@ -1,4 +1,5 @@
-"""One thread that moves what children write into their rings, hears from the spawners, and keeps the timers.
+"""One thread that moves what children write into their rings and on to who follows, hears from the spawners, and
+keeps the timers.
 
 A stream whose ring is full of bytes that a follower has not read yet is left alone for a while (its writer blocks, as
 on any pipe); `nudge` or the stall limit brings it back.
@@ -14,6 +15,7 @@ import itertools
 import os
 import selectors
 import struct
+import sys
 import termios
 import threading
 import time
@@ -65,7 +67,8 @@ class Pump(threading.Thread):
     def call(self, function: Callable[[], None]) -> None:
         """Run this in the pump's thread, soon."""
         self._calls.append(function)
-        os.eventfd_write(self._wake_fd, 1)
+        if threading.get_ident() != self.ident:  # the pump itself looks before it waits
+            os.eventfd_write(self._wake_fd, 1)
 
     def call_later(self, delay_s: float, function: Callable[[], None]) -> None:
         due = time.monotonic() + delay_s
@@ -76,10 +79,17 @@ class Pump(threading.Thread):
         self._selector.register(stream.fd, selectors.EVENT_READ, lambda: self._read(stream))
 
     def add_reader(self, fd: int, function: Callable[[], None]) -> None:
-        self.call(lambda: self._register(fd, function))
+        self.call(lambda: self.watch(fd, selectors.EVENT_READ, function))
 
-    def _register(self, fd: int, function: Callable[[], None]) -> None:
-        self._selector.register(fd, selectors.EVENT_READ, function)
+    def watch(self, fd: int, events: int, function: Callable[[], None]) -> None:
+        """Call this when one of these events happens to the descriptor; none ends it. Only in the pump's thread."""
+        known = self._selector.get_map().get(fd)
+        if known is None and events:
+            self._selector.register(fd, events, function)
+        elif known is not None and not events:
+            self._selector.unregister(fd)
+        elif known is not None and known.events != events:
+            self._selector.modify(fd, events, function)
 
     def remove_reader(self, fd: int) -> None:
         """Only in the pump's thread."""
@@ -93,14 +103,22 @@ class Pump(threading.Thread):
     def run(self) -> None:
         while True:
             for key, _ in self._selector.select(self._wait_s()):
-                key.data()
+                if self._selector.get_map().get(key.fd) is key:  # else an earlier one of this round has ended it
+                    self._do(key.data)
             while self._calls:
-                self._calls.popleft()()
+                self._do(self._calls.popleft())
             now_s = time.monotonic()
             while self._timers and self._timers[0][0] <= now_s:
-                heapq.heappop(self._timers)[2]()
+                self._do(heapq.heappop(self._timers)[2])
             if self._paused:
                 self._resume_paused()
+
+    def _do(self, function: Callable[[], None]) -> None:
+        """One fault of ours shall not be the end of every program in the sandbox."""
+        try:
+            function()
+        except Exception:
+            sys.excepthook(*sys.exc_info())
 
     def _wait_s(self) -> float | None:
         if self._calls:

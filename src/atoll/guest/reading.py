@@ -13,6 +13,8 @@ from atoll.guest.users import User
 from atoll.model import limits
 from atoll.wire import framing
 
+_SMALL_BYTES = 64 * limits.KIB  # the least that is read at once: fresh memory costs more here than elsewhere
+
 
 def open_regular(name: str) -> tuple[int, os.stat_result]:
     """A descriptor of a regular file. Opened without waiting, so that a pipe with no writer holds nobody up."""
@@ -33,11 +35,18 @@ def read(user: User, params: Params, channel: Channel) -> None:
     length = optional_integer(params, "length")
     fd, found = open_regular(name)
     try:
-        channel.send_event("opened", {"offset": offset, **describe(name, found)})
-        buffer = bytearray(limits.FRAME_BYTES_MAX)
-        sent = 0
+        buffer = bytearray(min(limits.FRAME_BYTES_MAX, max(_SMALL_BYTES, found.st_size + 1)))
         with memoryview(buffer) as view:
-            while length is None or sent < length:
+            first = view[:length]
+            sent, ended = _fill(fd, first, offset)
+            told = {"offset": offset, **describe(name, found)}
+            if ended and (sent or not offset):
+                # A file that is being rewritten has another size by now: what was read is what is told.
+                told["size"] = offset + sent
+            channel.send_event("opened", told)
+            if sent:
+                channel.send_data(framing.OUTPUT, first[:sent])
+            while not ended and (length is None or sent < length):
                 wanted = len(buffer) if length is None else min(len(buffer), length - sent)
                 got = os.preadv(fd, [view[:wanted]], offset + sent)
                 if got == 0:
@@ -47,3 +56,14 @@ def read(user: User, params: Params, channel: Channel) -> None:
         channel.send_end({"bytes": sent})
     finally:
         os.close(fd)
+
+
+def _fill(fd: int, view: memoryview, offset: int) -> tuple[int, bool]:
+    """Reads until the view is full or the file ends: how many bytes, and whether it ended."""
+    filled = 0
+    while filled < len(view):
+        got = os.preadv(fd, [view[filled:]], offset + filled)
+        if got == 0:
+            return filled, True
+        filled += got
+    return filled, False

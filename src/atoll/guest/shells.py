@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from atoll.guest import tree
 from atoll.guest.channel import Channel
-from atoll.guest.failure import Disconnected, Refused
+from atoll.guest.failure import Refused
 from atoll.guest.following import Following
 from atoll.guest.params import Params, seconds, text
 from atoll.guest.processes import Process
@@ -223,12 +223,9 @@ def run(agent: Agent, params: Params, channel: Channel) -> None:
     command = text(params, "command", chars_max=limits.SHELL_COMMAND_CHARS_MAX)
     started = shell.run(command, seconds(params, "timeout_s"))
     first = {"type": "started", "id": shell.process.id, "pid": shell.process.pid, "offsets": started.begin}
-    try:
-        Following(channel, started, agent.pump, started.begin).run(first)
-    except Disconnected:
-        if params.get("kill_on_disconnect") is True:
-            shell.interrupt()
-        raise
+    on_leave = shell.interrupt if params.get("kill_on_disconnect") is True else None
+    following = Following(channel, started, agent.pump, started.begin, on_leave=on_leave)
+    agent.pump.call(lambda: following.begin(first))
 
 
 def interrupt(agent: Agent, params: Params, channel: Channel) -> None:

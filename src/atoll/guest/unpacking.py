@@ -169,7 +169,7 @@ def unpack(user: User, params: Params, channel: Channel) -> None:
         raise Refused("invalid_argument", f"format is one of {', '.join(files.ARCHIVE_FORMATS)}")
     os.makedirs(root, exist_ok=True)
     target = Target(root, bytes_max)
-    source = FrameSource(channel.read_upload())
+    source = FrameSource(iter(channel.read_upload()))
     try:
         (_unpack_zip if kind == "zip" else _unpack_tar)(source, target, root)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:

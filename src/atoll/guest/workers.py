@@ -47,14 +47,19 @@ class WorkerLink:
             self._pending[message["id"]] = pending
         try:
             self._send({"do": "spawn", **message}, fds)
-            if not pending.answered.wait(limits.WORKER_REPLY_S_MAX):
+            if not pending.answered.wait(limits.WORKER_REPLY_S_MAX) and self._forget(message["id"]):
                 tree.send(self.pid, 9)  # stopped by its own user, most likely; the next start gets a new one
                 raise Refused("timeout", "the sandbox did not start the program in time")
         finally:
-            with self._lock:
-                self._pending.pop(message["id"], None)
+            self._forget(message["id"])
+        pending.answered.wait()  # if it came in the last moment, it is being dealt with
         if pending.refusal is not None:
             raise pending.refusal
+
+    def _forget(self, ident: str) -> bool:
+        """Whether nobody has begun to deal with the answer to this start, and now nobody will."""
+        with self._lock:
+            return self._pending.pop(ident, None) is not None
 
     def hand_over(self, request: dict[str, Any], fd: int) -> None:
         self._send({"do": "serve", "request": request}, [fd])
@@ -81,16 +86,21 @@ class WorkerLink:
                 self._on_exit(pid, int(message["status"]), float(message["cpu_s"]))
             return
         with self._lock:
-            pending = self._pending.get(str(message.get("started", message.get("failed"))))
+            pending = self._pending.pop(str(message.get("started", message.get("failed"))), None)
         if pending is None:
             return
-        if "started" in message:
-            pid = int(message["pid"])
-            self._children.add(pid)
-            pending.on_pid(pid)
-        else:
-            pending.refusal = Refused(str(message["code"]), str(message["message"]))
-        pending.answered.set()
+        try:
+            if "started" in message:
+                pid = int(message["pid"])
+                self._children.add(pid)
+                pending.on_pid(pid)
+            else:
+                pending.refusal = Refused(str(message["code"]), str(message["message"]))
+        except BaseException:
+            pending.refusal = _killed()
+            raise
+        finally:
+            pending.answered.set()
 
     def _lost(self) -> None:
         self.alive = False
@@ -98,10 +108,12 @@ class WorkerLink:
         self._socket.close()
         with self._lock:
             for pending in self._pending.values():
-                pending.refusal = Refused(
-                    "busy", "the process that starts programs for this user was killed; try again"
-                )
+                pending.refusal = _killed()
                 pending.answered.set()
+
+
+def _killed() -> Refused:
+    return Refused("busy", "the process that starts programs for this user was killed; try again")
 
 
 class Workers:

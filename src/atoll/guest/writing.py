@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from atoll.guest.beside import BesideWriter, write_fully
-from atoll.guest.channel import Channel, parse
+from atoll.guest.channel import Channel, Upload, parse
 from atoll.guest.failure import Refused
 from atoll.guest.listing import attributes, describe
 from atoll.guest.params import Params, flag, optional_integer, path, text
@@ -114,17 +114,22 @@ def _resolve(name: str) -> tuple[str, os.stat_result | None]:
 
 
 def _write_all(fd: int, data: Iterable[bytes | memoryview]) -> int:
-    """In turn with the arrival for what is small; beside it, in a second thread, for what is large."""
+    """In turn with the arrival for what is small; beside it, in a second thread, for an upload that is large."""
     total = 0
-    chunks = iter(data)
-    for chunk in chunks:
+    for chunk in data:
         write_fully(fd, chunk)
         total += len(chunk)
-        if total >= limits.WRITE_BESIDE_BYTES:
-            with BesideWriter(fd) as writer:
-                for more in chunks:
-                    writer.add(more)
-                    total += len(more)
+        if isinstance(data, Upload) and total >= limits.WRITE_BESIDE_BYTES:
+            return total + _write_beside(fd, data)
+    return total
+
+
+def _write_beside(fd: int, rest: Upload) -> int:
+    total = 0
+    with BesideWriter(fd) as writer:
+        while got := rest.read_into(writer.room()):
+            writer.filled(got)
+            total += got
     return total
 
 

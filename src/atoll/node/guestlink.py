@@ -6,8 +6,9 @@
         async for message in stream:            # wire.Event, wire.Data, and at last wire.End
             ...
 
-One connection per operation, made by `connect` in the right namespace. A raw socket and not a stream reader, because
-half of the work of this server is to move bytes through here.
+One connection per operation, made by `connect` in the right namespace; with `begin`, the next one is under way while
+nobody needs it. A raw socket and not a stream reader, because half of the work of this server is to move bytes
+through here.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 import anyio
 
 from atoll.model import errors, limits
+from atoll.node.spareline import Begin, SpareLine
 from atoll.wire import framing
 from atoll.wire import guest as wire
 
@@ -150,16 +152,26 @@ class GuestStream:
 class GuestLink:
     """All that is known of one guest: how to reach it, and its token."""
 
-    def __init__(self, connect: Connect, token: str) -> None:
+    def __init__(self, connect: Connect, token: str, begin: Begin | None = None) -> None:
         self._connect = connect
+        self._spare = SpareLine(begin)
         self._open_connections: set[socket.socket] = set()
         self.token = token
 
     def hang_up(self) -> None:
         """End every operation under way: its sandbox is gone, and a dead peer sends no farewell."""
+        self.rest()
+        self._spare = SpareLine(None)
         for connection in self._open_connections:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+
+    def rest(self) -> None:
+        """No connection but those of operations under way."""
+        self._spare.close()
+
+    def _renew(self) -> None:
+        self._spare.renew()
 
     @asynccontextmanager
     async def stream(
@@ -183,11 +195,16 @@ class GuestLink:
             stream = GuestStream(connection, idle_s, bytes_max)
             await stream._send_all(frame)
             yield stream
+            if stream.ended:  # the answer goes out first
+                asyncio.get_running_loop().call_soon(self._renew)
         finally:
             self._open_connections.discard(connection)
             connection.close()
 
     async def _open(self) -> socket.socket:
+        return self._spare.take() or await self._dial()
+
+    async def _dial(self) -> socket.socket:
         try:
             with anyio.fail_after(limits.GUEST_CONNECT_S_MAX):
                 connection = await self._connect()

@@ -67,7 +67,7 @@ class Instance:
         self._host = host
         self._network = network
         self._box = box
-        self.guest = GuestLink(box.connect_guest, entry.token)
+        self.guest = GuestLink(box.connect_guest, entry.token, lambda: network.dial_begin(GUEST_PORT))
         self.ports = PortDial(network, self.guest, reserved=(GUEST_PORT,))
         self.activity = Activity(self.ports.in_use)
 
@@ -278,6 +278,7 @@ class Instance:
         After an error it still stands still, and is its caller's to let go on.
         """
         self._note(held=True)
+        self.guest.rest()  # nobody waits on it in an image
         await self._box.pause()
         yield
         if not for_good:

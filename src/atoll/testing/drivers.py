@@ -90,14 +90,21 @@ async def check_adopts_the_living(driver: Driver, bundle: Bundle, _: Path) -> No
 
 
 async def check_pause_and_resume(driver: Driver, bundle: Bundle, _: Path) -> None:
-    """A resumed box answers again."""
+    """A resumed box answers again, also if it was told twice, and if somebody else finds it paused."""
     box = await driver.create(bundle)
     await box.start()
     try:
         _require(await _answers(box), "start", "the guest cannot be reached")
         await box.pause()
+        await box.pause()
+        await box.resume()
         await box.resume()
         _require(await _answers(box), "resume", "the guest does not answer after a resume")
+        await box.pause()
+        again = await driver.adopt(bundle, box.record())
+        assert again is not None
+        await again.resume()
+        _require(await _answers(again), "resume", "the guest does not answer after it was adopted and resumed")
     finally:
         await box.destroy()
 

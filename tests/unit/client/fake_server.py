@@ -37,7 +37,7 @@ KEY = "atoll_test"
 class Process:
     """A real process of this machine, its whole output in memory."""
 
-    def __init__(self, start: ProcessStart, child: asyncio.subprocess.Process) -> None:
+    def __init__(self, start: ProcessStart, child: asyncio.subprocess.Process, began: float) -> None:
         self.id = f"p{child.pid}"
         self.start = start
         self.child = child
@@ -45,15 +45,14 @@ class Process:
         self.changed = asyncio.Condition()
         self.exit: dict[str, Any] | None = None
         self.cuts = 1 if "CUT" in (start.cmd or "") else 0
-        self.began = time.monotonic()
+        self.began = began
 
     async def pump(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pump(1, self.child.stdout))
             tasks.create_task(self._pump(2, self.child.stderr))
         code = await self.child.wait()
-        # timeout(1) began to count a moment before us.
-        timed_out = self.start.timeout_s is not None and time.monotonic() - self.began >= 0.9 * self.start.timeout_s
+        timed_out = self.start.timeout_s is not None and time.monotonic() - self.began >= self.start.timeout_s
         self.exit = {
             "type": "exited",
             "exit_code": code if code >= 0 else 128 - code,
@@ -205,6 +204,7 @@ async def start(request: Request) -> Response:
     argv = body.argv or ["/bin/sh", "-c", body.cmd or ""]
     if body.timeout_s is not None:
         argv = ["timeout", "-s", "KILL", "--foreground", str(body.timeout_s), *argv]
+    began = time.monotonic()  # before timeout(1) begins to count
     child = await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.PIPE if body.stdin else asyncio.subprocess.DEVNULL,
@@ -214,7 +214,7 @@ async def start(request: Request) -> Response:
         env={**os.environ, **found.body.env, **body.env},
         start_new_session=True,
     )
-    process = Process(body, child)
+    process = Process(body, child, began)
     found.processes[process.id] = process
     task = asyncio.get_running_loop().create_task(process.pump())
     TASKS.add(task)

@@ -11,12 +11,22 @@ from atoll.guest.beside import BesideWriter
 from atoll.model import limits
 
 
+def add(writer: BesideWriter, data: bytes) -> None:
+    rest = memoryview(data)
+    while len(rest):
+        room = writer.room()
+        count = min(len(room), len(rest))
+        room[:count] = rest[:count]
+        writer.filled(count)
+        rest = rest[count:]
+
+
 @pytest.mark.parametrize("step", [1000, limits.WRITE_BUFFER_BYTES, limits.WRITE_BUFFER_BYTES * 3 + 1])
 def test_all_bytes_in_order(tmp_path: Path, step: int) -> None:
     data = os.urandom(limits.WRITE_BUFFER_BYTES * 6 + 77)
     with (tmp_path / "f").open("wb") as file, BesideWriter(file.fileno()) as writer:
         for start in range(0, len(data), step):
-            writer.add(data[start : start + step])
+            add(writer, data[start : start + step])
     assert (tmp_path / "f").read_bytes() == data
 
 
@@ -28,7 +38,7 @@ def test_an_error_is_raised_in_the_caller(buffers: int) -> None:
     def write() -> None:
         with BesideWriter(fd) as writer:
             for _ in range(buffers):
-                writer.add(bytes(limits.WRITE_BUFFER_BYTES))
+                add(writer, bytes(limits.WRITE_BUFFER_BYTES))
 
     try:
         with pytest.raises(OSError, match="No space left"):
@@ -40,7 +50,7 @@ def test_an_error_is_raised_in_the_caller(buffers: int) -> None:
 def test_what_fails_in_the_caller_is_what_is_raised(tmp_path: Path) -> None:
     def write(fd: int) -> None:
         with BesideWriter(fd) as writer:
-            writer.add(b"x")
+            add(writer, b"x")
             raise KeyError
 
     with (tmp_path / "f").open("wb") as file, pytest.raises(KeyError):

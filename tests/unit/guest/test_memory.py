@@ -62,13 +62,36 @@ def test_forked_hogs_go_together_and_nobody_else() -> None:
 
 
 def test_memory_that_comes_back_spares_the_next() -> None:
-    """The ended one's memory is not free at once; and what is small is not worth ending."""
+    """The ended one's memory is not free at once."""
     sizes = {"MemTotal": limits.GIB, "MemAvailable": limits.MIB}
     seen = [entry(2**22 + 1, limits.GIB)]  # no such process
     guard = memory.MemoryGuard(set, Table(Pump()), lambda: sizes, lambda: seen)
     guard.check()
-    seen[:] = [entry(2**22 + 2, limits.MIB)]
-    asked: list[int] = []
-    guard._look = lambda: asked.append(1) or seen  # type: ignore[func-returns-value]
+    seen[:] = [entry(2**22 + 2, 500 * limits.MIB)]
+    ended: list[tree.Entry] = []
+    guard._end = lambda victim, entries: ended.append(victim)  # type: ignore[method-assign]
     guard.check()
-    assert not asked
+    assert not ended
+
+
+def test_a_mate_of_an_ended_hog_that_goes_on_is_ended_too() -> None:
+    """One of eight forked hogs may have been small at the first look: the memory that comes back is not for it."""
+    sizes = {"MemTotal": limits.GIB, "MemAvailable": limits.MIB}
+    hog, mate, parent, other = 2**22 + 1, 2**22 + 2, 2**22 + 3, 2**22 + 4
+    mib = limits.MIB
+    seen = [entry(hog, 800 * mib, session=9), entry(mate, 10 * mib, session=9), entry(parent, 30 * mib, session=9)]
+    guard = memory.MemoryGuard(set, Table(Pump()), lambda: sizes, lambda: seen)
+    ended: list[int] = []
+    guard._end = lambda victim, entries: ended.append(victim.pid)  # type: ignore[method-assign]
+    guard.check()
+    assert ended == [hog]
+    seen[1:] = [entry(mate, 40 * mib, session=9), entry(parent, 30 * mib, session=9), entry(other, 90 * mib)]
+    guard.check()
+    assert ended == [hog, mate]
+
+
+def test_what_is_small_is_not_worth_ending() -> None:
+    sizes = {"MemTotal": limits.GIB, "MemAvailable": limits.MIB}
+    guard = memory.MemoryGuard(set, Table(Pump()), lambda: sizes, lambda: [entry(2**22 + 1, limits.MIB)])
+    guard.check()
+    assert guard.kills == 0

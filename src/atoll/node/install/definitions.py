@@ -30,7 +30,7 @@ _BASE_PACKAGES = (
 )
 # Interpreters beside Python and Node, started on first use. Seen: Java 260 MB and R 44 MB on disk, libraries apart;
 # with them and the Jupyter packages the archive grew from 365 to 560 MB.
-_CODE_PACKAGES = ("r-base-core", "r-cran-irkernel", "openjdk-17-jdk-headless")
+_CODE_PACKAGES = ("r-base-core", "r-cran-irkernel", "default-jdk-headless")
 
 
 @dataclass(frozen=True, slots=True)

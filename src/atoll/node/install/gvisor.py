@@ -21,7 +21,7 @@ from pathlib import Path
 from atoll.model import limits
 from atoll.model.errors import Internal, Unavailable
 from atoll.node import spawn
-from atoll.node.install import definitions, workplace
+from atoll.node.install import definitions, gotool, workplace
 from atoll.node.install.layout import Layout
 
 OLDEST = datetime.date(2026, 8, 24)
@@ -30,7 +30,6 @@ _WHY_OLDEST = (
     "(CVE-2026-96812) and send spoofed packets"
 )
 _PACKAGE = "gvisor.dev/gvisor/runsc"
-_GO_PLACES = ("/usr/local/go/bin/go", "/usr/lib/go/bin/go")
 
 
 def ensure(layout: Layout, release_url: str, say: Callable[[str], None]) -> Path:
@@ -50,7 +49,7 @@ def ensure(layout: Layout, release_url: str, say: Callable[[str], None]) -> Path
         _fetch(release_url, slot)
     else:
         say("runsc: building from the pinned module, about a minute ...")
-        _build(layout, slot)
+        _build(layout, slot, say)
     say(f"runsc: {version_checked(slot)}")
     return slot
 
@@ -81,12 +80,6 @@ def release_name(go_mod: str) -> str:
     return f"release-{match[1]}.0-{match[2]}"
 
 
-def go_version(text: str) -> tuple[int, ...]:
-    """(1, 26, 8) from "go version go1.26.8 linux/amd64" or from the `go 1.26.3` line of a go.mod; () if it has none."""
-    match = re.search(r"\bgo ?(\d+)\.(\d+)(?:\.(\d+))?", text)
-    return tuple(int(part or 0) for part in match.groups()) if match else ()
-
-
 def version(path: Path) -> str:
     first_line = spawn.run([path, "--version"]).text.partition("\n")[0]
     return first_line.removeprefix("runsc version ").strip()[:128]
@@ -113,10 +106,10 @@ def _usable(path: Path) -> bool:
     return finished.exit_code == 0 and is_new_enough(finished.text.partition("\n")[0])
 
 
-def _build(layout: Layout, slot: Path) -> None:
+def _build(layout: Layout, slot: Path, say: Callable[[str], None]) -> None:
     go_mod, go_sum = (definitions.file_bytes("runsc", name) for name in ("go.mod", "go.sum"))
-    go = _go(go_mod.decode())
     with workplace.folder(layout.work_dir(), "runsc") as work:
+        go = gotool.ensure(go_mod.decode(), work, say)
         (work / "go.mod").write_bytes(go_mod)
         (work / "go.sum").write_bytes(go_sum)
         ldflags = f"-s -w -X {_PACKAGE}/version.version={release_name(go_mod.decode())}"
@@ -131,21 +124,6 @@ def _build(layout: Layout, slot: Path) -> None:
         version_checked(work / "runsc")
         os.chmod(work / "runsc", workplace.PROGRAM_MODE)
         os.rename(work / "runsc", slot)
-
-
-def _go(go_mod: str) -> str:
-    wanted = go_version(go_mod)
-    hint = (
-        f"install Go {'.'.join(map(str, wanted))} or newer in /usr/local/go, or set ATOLL_RUNSC to a runsc of {OLDEST} "
-        "or later, or ATOLL_RUNSC_URL to the address of an official release"
-    )
-    places = [found for found in (shutil.which("go"), *_GO_PLACES) if found and os.access(found, os.X_OK)]
-    if not places:
-        raise Unavailable("there is no runsc on this host and no Go to build it with", code="go_missing", hint=hint)
-    for place in places:
-        if go_version(spawn.run([place, "version"], check=False).text) >= wanted:
-            return place
-    raise Unavailable(f"the Go on this host ({places[0]}) is too old to build runsc", code="go_too_old", hint=hint)
 
 
 def _fetch(url: str, slot: Path) -> None:

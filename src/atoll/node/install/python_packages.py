@@ -22,7 +22,7 @@ def install(requirements: bytes, root: Path, work: Path, machine: str) -> None:
     (work / "requirements.txt").write_bytes(requirements)
     workplace.run_logged(
         [
-            *(_uv(), "pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "--link-mode", "copy"),
+            *(uv(), "pip", "install", "--quiet", "--require-hashes", "--only-binary", ":all:", "--link-mode", "copy"),
             *("--python", sys.executable, "--python-version", version.removeprefix("python")),
             *("--python-platform", f"{machine}-unknown-linux-gnu", "--target", packages),
             *("--requirements", work / "requirements.txt"),
@@ -78,7 +78,8 @@ def _programs_move(source: Path, target: Path) -> None:
     shutil.rmtree(source)
 
 
-def _uv() -> str:
+def uv() -> str:
+    """The program that fetches packages."""
     beside = os.path.dirname(sys.executable)
     found = shutil.which("uv", path=f"{beside}{os.pathsep}{os.environ.get('PATH', os.defpath)}")
     if found is None:

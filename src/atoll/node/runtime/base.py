@@ -81,10 +81,12 @@ class Box(Protocol):
         ...
 
     async def pause(self) -> None:
-        """All of the box stands still; nothing is lost."""
+        """All of the box stands still; nothing is lost. Idempotent, also after a kill -9 in the middle of it."""
         ...
 
-    async def resume(self) -> None: ...
+    async def resume(self) -> None:
+        """It goes on. Idempotent as `pause` is."""
+        ...
 
     async def snapshot(self, target: Path) -> None:
         """Memory and processes into the empty folder `target`. The box goes on as it was, paused or running."""

@@ -22,8 +22,10 @@ from atoll.model.errors import AtollError, Internal, Unavailable
 from atoll.node import spawn
 from atoll.node.console import Console
 from atoll.node.processes import ProcessHandle
-from atoll.node.runtime import oci
+from atoll.node.runtime import oci, sentrycall
 from atoll.node.runtime.base import Box, BoxRecord, Bundle, Capabilities
+from atoll.node.runtime.standing import Standing
+from atoll.wire import framing
 
 FLAGS = (
     "--platform=systrap",
@@ -83,6 +85,11 @@ class Runsc:
         for state in self._root.glob(f"*{box_id}*"):
             shutil.rmtree(state, ignore_errors=True) if state.is_dir() else state.unlink(missing_ok=True)
 
+    def control_socket(self, box_id: str) -> Path:
+        """Where runsc puts it: with its state, unless that path is too long for a socket's name."""
+        name = f"runsc-{box_id}.sock"
+        return next((path for path in (self._root / name, Path("/run") / name) if path.exists()), self._root / name)
+
     async def run(
         self, folder: Path, command: Sequence[str], console: Console | None = None, *, check: bool = True
     ) -> None:
@@ -105,6 +112,7 @@ class RunscBox:
         self._runsc = runsc
         self._bundle = bundle
         self._sentry = sentry
+        self._standing = Standing(bundle.folder)
 
     async def start(self) -> None:
         await self._command("start", self.box_id)
@@ -113,10 +121,35 @@ class RunscBox:
         return await self._bundle.dial(self._bundle.guest_port)
 
     async def pause(self) -> None:
-        await self._command("pause", self.box_id)
+        if not await self._is_still():
+            try:
+                self._standing.moving()
+            except OSError as error:
+                raise Internal("it cannot be put on record that the box stands still", detail=repr(error)) from error
+            await sentrycall.call(self._runsc.control_socket(self.box_id), sentrycall.PAUSE)
+            self._standing.still()
 
     async def resume(self) -> None:
-        await self._command("resume", self.box_id)
+        if await self._is_still():
+            with contextlib.suppress(OSError):  # on a full disk it must go on all the same
+                self._standing.moving()
+            await sentrycall.call(self._runsc.control_socket(self.box_id), sentrycall.RESUME)
+            self._standing.runs()
+
+    async def _is_still(self) -> bool:
+        still = self._standing.is_still()
+        return still if still is not None else not await self._speaks()
+
+    async def _speaks(self) -> bool:
+        """Whether the guest answers anything at all, if only that this is no request. Asked after a kill -9 only."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(limits.STILL_S):
+                with await self.connect_guest() as connection:
+                    await loop.sock_sendall(connection, framing.encode(framing.CONTROL, b"{}"))
+                    return bool(await loop.sock_recv(connection, 1))
+        except (OSError, TimeoutError, AtollError):
+            return False
 
     async def snapshot(self, target: Path) -> None:
         await self._command("checkpoint", "--leave-running", "--image-path", str(target), self.box_id)

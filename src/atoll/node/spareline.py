@@ -1,0 +1,46 @@
+"""A connection to a guest that is begun before anybody needs it: inside, to take one in costs as much as to answer."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable
+
+Begin = Callable[[], socket.socket]  # a connection on its way, not blocking
+
+
+class SpareLine:
+    def __init__(self, begin: Begin | None) -> None:
+        self._begin = begin
+        self._socket: socket.socket | None = None
+
+    def take(self) -> socket.socket | None:
+        """The connection that waits, if it is one by now and still."""
+        connection, self._socket = self._socket, None
+        if connection is None or _is_usable(connection):
+            return connection
+        connection.close()
+        return None
+
+    def renew(self) -> None:
+        """Have one for the next caller, soon."""
+        if self._socket is None and self._begin is not None:
+            # Whoever needs a connection and finds none makes it, and says what is wrong with the guest.
+            with contextlib.suppress(OSError):
+                self._socket = self._begin()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _is_usable(connection: socket.socket) -> bool:
+    """A guest says nothing before it is asked: what can be read is the end, or a protocol that is not ours."""
+    try:
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:  # not connected yet, or no more
+        return False
+    return False

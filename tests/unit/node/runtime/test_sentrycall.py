@@ -1,0 +1,79 @@
+"""Calls to a sentry that is well, refuses, talks nonsense, talks without end, or is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from atoll.model import limits
+from atoll.model.errors import Internal
+from atoll.node.runtime import sentrycall
+from atoll.node.runtime.standing import Standing
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def answered_with(path: Path, *parts: bytes) -> dict[str, object]:
+    """What a sentry that answers with these parts was asked."""
+    asked = b""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked = await reader.read(4096)
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0)
+        writer.close()
+
+    async with await asyncio.start_unix_server(serve, path):
+        await sentrycall.call(path, sentrycall.PAUSE)
+    found: dict[str, object] = json.loads(asked)
+    return found
+
+
+async def test_an_answer_may_come_in_pieces(tmp_path: Path) -> None:
+    asked = await answered_with(tmp_path / "s", b'{"success":tr', b'ue,"err":"","result":{}}\n')
+    assert asked == {"method": "containerManager.Pause", "arg": None}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (b'{"success":false,"err":"no such thing"}',),
+        (b'{"success":1}',),
+        (b"[]",),
+        (b"not json",),
+        (b"",),
+        (b"[" * (limits.SENTRY_ANSWER_BYTES_MAX + 1),),
+    ],
+)
+async def test_anything_else_is_an_error(tmp_path: Path, parts: tuple[bytes, ...]) -> None:
+    with pytest.raises(Internal) as caught:
+        await answered_with(tmp_path / "s", *parts)
+    assert caught.value.code == "runtime_failed"
+
+
+async def test_a_sentry_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(Internal):
+        await sentrycall.call(tmp_path / "none", sentrycall.RESUME)
+
+
+async def test_whether_it_stands_still_is_on_record(tmp_path: Path) -> None:
+    standing = Standing(tmp_path)
+    assert standing.is_still() is False
+    standing.moving()
+    assert Standing(tmp_path).is_still() is None
+    standing.still()
+    assert Standing(tmp_path).is_still() is True
+    standing.runs()
+    standing.runs()
+    assert standing.is_still() is False
