@@ -144,23 +144,32 @@ class Pump(threading.Thread):
         room = stream.ring.room_bytes(time.monotonic())
         if room <= 0:
             self._selector.unregister(stream.fd)
-            stream.paused = True
-            self._paused.add(stream)
+            self._pause(stream)
             return
+        count = self._take(stream, room)
+        if count > 0:
+            self._rest_if_busy(stream, count)
+
+    def _pause(self, stream: Stream) -> None:
+        stream.paused = True
+        self._paused.add(stream)
+
+    def _take(self, stream: Stream, room: int) -> int:
+        """One read into the ring: how many bytes; 0 if there are none now, -1 if there will be none any more."""
         try:
             data = os.read(stream.fd, min(room, limits.PUMP_READ_BYTES))
         except BlockingIOError:
-            return
+            return 0
         except OSError as error:
             if error.errno not in (errno.EIO, errno.EBADF):
                 raise
             data = b""  # EIO: the last holder of a terminal is gone
         if data:
             stream.ring.append(data)
-            self._rest_if_busy(stream, len(data))
         else:
             self.end(stream)
         stream.on_change()
+        return len(data) or -1
 
     def _rest_if_busy(self, stream: Stream, count: int) -> None:
         """Let a program that writes little and often fill its pipe for a moment: each wake-up costs it and us more."""
@@ -171,11 +180,32 @@ class Pump(threading.Thread):
         if stream.small_reads >= limits.PUMP_SMALL_READS_MAX:
             self._selector.unregister(stream.fd)
             stream.resting = True
-            heapq.heappush(self._timers, (now_s + limits.PUMP_REST_S, next(self._numbers), lambda: self._wake(stream)))
+            self._wake_later(stream)
+
+    def _wake_later(self, stream: Stream) -> None:
+        due_s = time.monotonic() + limits.PUMP_REST_S
+        heapq.heappush(self._timers, (due_s, next(self._numbers), lambda: self._wake(stream)))
 
     def _wake(self, stream: Stream) -> None:
-        if stream.resting:
+        """Take what has gathered meanwhile; a stream with which that was worth it rests again."""
+        total = 0
+        while stream.resting and total < limits.PIPE_BYTES:
+            room = stream.ring.room_bytes(time.monotonic())
+            if room <= 0:
+                stream.resting = False
+                self._pause(stream)
+                return
+            count = self._take(stream, room)
+            if count <= 0:
+                break
+            total += count
+        if not stream.resting:
+            return  # it has ended
+        if total >= limits.PUMP_SMALL_BYTES:
+            self._wake_later(stream)
+        else:
             stream.resting = False
+            stream.small_reads = 0
             stream.read_at_s = time.monotonic()
             self.add(stream)
 
