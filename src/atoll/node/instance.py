@@ -205,17 +205,21 @@ class Instance:
             await self._box.wait_exited()
             exited = True
 
+        failure: AtollError | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch)
-            while True:
+            while failure is None:
                 try:
                     await self.guest.call("ping")
                     break
                 except GuestFailed as error:
                     if exited or time.monotonic() > deadline_s:
-                        raise _not_ready(exited, f"{error.detail}\n{self._box.console()}") from None
-                    await asyncio.sleep(0.001)
+                        failure = _not_ready(exited, f"{error.detail}\n{self._box.console()}")
+                    else:
+                        await asyncio.sleep(0.001)
             tasks.cancel_scope.cancel()
+        if failure is not None:  # raised here: a task group would hide it in a group
+            raise failure
 
     async def capture(self, image_id: str, *, memory: bool = True, asleep: bool = False) -> Image:
         """An image of this moment, disk and memory, both taken while all of it stands still; then it goes on.
