@@ -141,6 +141,11 @@ class Upstream:
         threading.Thread(target=self._serve_banner, daemon=True).start()
         threading.Thread(target=self._serve_h2, daemon=True).start()
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a server must be told so that its sandboxes may reach all this, by name and with trust."""
+        return {"ATOLL_EGRESS_DNS": DNS, "ATOLL_EGRESS_OPEN": NETWORK, "ATOLL_EGRESS_CA": str(self.ca_file)}
+
     def close(self) -> None:
         for server in self._servers:
             server.shutdown()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from bench_row import Row, p50, timed_ms
+from bench_warm import pool_server, wait_rest
 
 from atoll import Sandbox
-from atoll.model import limits
-from atoll.node.install.layout import Layout
-from atoll.testing import scratch
 from atoll.testing.server import Server
 from atoll.wire import e2bkey
 
@@ -55,14 +52,8 @@ box.kill()
 
 def e2b(rounds: int) -> Iterator[Row]:
     """Each act in turn with both clients, so that a busy machine slows both."""
-    data = scratch.data_dir_create(Layout.from_environment())
-    server = Server(data, {"ATOLL_WARM_SIZE": str(POOL)})
-    server.start()
-    try:
+    with pool_server(POOL) as server:
         yield from _rows(server, rounds)
-    finally:
-        server.close()
-        scratch.data_dir_remove(data)
 
 
 def _rows(server: Server, rounds: int) -> Iterator[Row]:
@@ -86,12 +77,12 @@ def _rows(server: Server, rounds: int) -> Iterator[Row]:
             ours: list[float] = []
             for _ in range(rounds * (1 if name == "create" else 4)):
                 if name == "create":
-                    _wait_rest(server)
+                    wait_rest(server, TEMPLATE, POOL)
                 client.stdin.write(name + "\n")
                 client.stdin.flush()
                 theirs.append(json.loads(client.stdout.readline()))
                 if name == "create":
-                    _wait_rest(server)
+                    wait_rest(server, TEMPLATE, POOL)
                 ours.append(_own(server, box, name))
             budget = f"p50 under {budget_ms} ms"
             yield Row(f"E2B {name}", p50(theirs), p50(ours), "ms", budget, p50(theirs) < budget_ms, "beside our SDK")
@@ -111,16 +102,6 @@ def _own(server: Server, box: Sandbox, name: str) -> float:
         "code": lambda: box.code.run("1+1"),
     }
     return timed_ms(acts[name])
-
-
-def _wait_rest(server: Server) -> None:
-    """Until the pool is full, and rests: two processors make one sandbox or hand one over, not both."""
-    deadline_s = time.monotonic() + 60
-    while server.status()["warm"].get(TEMPLATE, {}).get("live", 0) < POOL:
-        if time.monotonic() > deadline_s:
-            raise TimeoutError("the pool is not full")
-        time.sleep(0.02)
-    time.sleep(2 * limits.WARM_REST_S)
 
 
 def _interpreter() -> str:

@@ -6,38 +6,15 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from bench_row import Row, p50, p95, timed_ms
+from bench_warm import pool_server, wait_live, wait_rest
 
 from atoll import AsyncSandbox, Sandbox
-from atoll.model import limits
-from atoll.node.install.layout import Layout
-from atoll.testing import scratch
 from atoll.testing.server import Server
 
 TEMPLATE = "base"
-
-
-@contextmanager
-def _server(size: int) -> Iterator[Server]:
-    folder = scratch.data_dir_create(Layout.from_environment())
-    server = Server(folder, {"ATOLL_WARM_SIZE": str(size)})
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
-        scratch.data_dir_remove(folder)
-
-
-def _wait_live(server: Server, count: int) -> None:
-    deadline_s = time.monotonic() + 60
-    while server.status()["warm"].get(TEMPLATE, {}).get("live", 0) < count:
-        if time.monotonic() > deadline_s:
-            raise TimeoutError(f"the pool does not reach {count}")
-        time.sleep(0.02)
 
 
 def claims(rounds: int) -> Iterator[Row]:
@@ -45,11 +22,10 @@ def claims(rounds: int) -> Iterator[Row]:
     creates: list[float] = []
     firsts: list[float] = []
     kills: list[float] = []
-    with _server(3) as server:
+    with pool_server(3) as server:
         _demand(server, 3)
         for _ in range(rounds):
-            _wait_live(server, 3)
-            time.sleep(2 * limits.WARM_REST_S)
+            wait_rest(server, TEMPLATE, 3)
             made: list[Sandbox] = []
             creates.append(timed_ms(lambda made=made: made.append(server.create(TEMPLATE))))  # type: ignore[misc]
             first = timed_ms(lambda made=made: made[0].commands.run(["true"]))  # type: ignore[misc]
@@ -63,10 +39,10 @@ def claims(rounds: int) -> Iterator[Row]:
 
 def burst(_: int) -> Iterator[Row]:
     """Twenty at once, beside one."""
-    with _server(20) as server:
+    with pool_server(20) as server:
         _demand(server, 20)
         one = timed_ms(lambda: server.create(TEMPLATE))
-        _wait_live(server, 20)
+        wait_live(server, TEMPLATE, 20)
         all_ms = asyncio.run(_at_once(server, 20))
     yield Row("slowest of twenty creates at once", max(all_ms), one, "ms", "5 times one", max(all_ms) <= 5 * one)
     rate = 20 / (max(all_ms) / 1000)
@@ -77,7 +53,7 @@ def _demand(server: Server, count: int) -> None:
     """Ask for so many that the pool learns to hold so many."""
     for _ in range(count):
         server.create(TEMPLATE).kill()
-    _wait_live(server, count)
+    wait_live(server, TEMPLATE, count)
 
 
 async def _at_once(server: Server, count: int) -> list[float]:
@@ -95,7 +71,7 @@ async def _at_once(server: Server, count: int) -> list[float]:
 
 def listing(rounds: int) -> Iterator[Row]:
     """The first page of ten thousand ended sandboxes."""
-    with _server(0) as server:
+    with pool_server(0) as server:
         server.create(TEMPLATE).kill()
         _multiply(server.data / "atoll.db", 10_000)
         pages = [timed_ms(lambda: server.request("GET", "/v1/sandboxes?limit=50")) for _ in range(rounds)]

@@ -92,12 +92,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registries
 
 @pytest.fixture(scope="module")
 def server(place: tuple[Registries, upstream.Upstream], make_data_dir: Callable[[], Path]) -> Iterator[Server]:
-    settings = {
-        "ATOLL_EGRESS_DNS": upstream.DNS,
-        "ATOLL_EGRESS_OPEN": upstream.NETWORK,
-        "ATOLL_EGRESS_CA": str(place[1].ca_file),
-    }
-    server = Server(make_data_dir(), settings)
+    server = Server(make_data_dir(), place[1].settings)
     server.start()
     yield server
     server.close()

@@ -45,12 +45,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
 
 @pytest.fixture(scope="module")
 def server(servers: Upstream, make_data_dir: Callable[[], Path]) -> Iterator[Server]:
-    settings = {
-        "ATOLL_EGRESS_DNS": upstream.DNS,
-        "ATOLL_EGRESS_OPEN": upstream.NETWORK,
-        "ATOLL_EGRESS_CA": str(servers.ca_file),
-    }
-    running = Server(make_data_dir(), settings)
+    running = Server(make_data_dir(), servers.settings)
     running.start()
     yield running
     running.close()

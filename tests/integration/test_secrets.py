@@ -152,10 +152,7 @@ def test_http2_is_looked_at_stream_by_stream(gate: Stage, servers: Upstream, tmp
 
 @pytest.fixture(scope="module")
 def server(servers: Upstream, make_data_dir: Callable[[], Path]) -> Iterator[Server]:
-    settings = {
-        "ATOLL_EGRESS_DNS": upstream.DNS,
-        "ATOLL_EGRESS_OPEN": upstream.NETWORK,
-        "ATOLL_EGRESS_CA": str(servers.ca_file),
+    settings = servers.settings | {
         "ATOLL_EGRESS_LISTS": f"web=good.test:{TLS_PORT},good.test:{HTTP_PORT}",
         "ATOLL_WARM_SIZE": "0",
     }

@@ -26,22 +26,23 @@ class Channel:
             raise Disconnected(str(error)) from error
 
     def read_frame(self) -> framing.Frame:
-        head = self._read_exactly(framing.HEADER.size)
-        length, kind = framing.HEADER.unpack(head)
+        length, kind = self.read_head()
+        return framing.Frame(kind, self.read_exactly(length))
+
+    def read_head(self) -> tuple[int, int]:
+        """Of the next frame: how many bytes follow, and of which kind they are."""
+        length, kind = framing.HEADER.unpack(self.read_exactly(framing.HEADER.size))
         if length > limits.FRAME_BYTES_MAX:
             raise Disconnected(f"a frame of {length} bytes")
-        return framing.Frame(kind, self._read_exactly(length))
+        return length, kind
 
-    def _read_exactly(self, count: int) -> bytes:
+    def read_exactly(self, count: int) -> bytes:
         buffer = bytearray(count)
         with memoryview(buffer) as view:
-            self.read_into(view)
+            got = 0
+            while got < count:
+                got += self.receive(view[got:])
         return bytes(buffer)
-
-    def read_into(self, view: memoryview) -> None:
-        got = 0
-        while got < len(view):
-            got += self.receive(view[got:])
 
     def receive(self, view: memoryview) -> int:
         try:
@@ -121,7 +122,7 @@ class Upload:
         while not self._left:
             if self._committed:
                 return 0
-            self._read_head()
+            self._begin_frame()
         got = self._channel.receive(view[: self._left])
         self._left -= got
         return got
@@ -132,18 +133,13 @@ class Upload:
             while got := self.read_into(buffer):
                 yield buffer[:got]
 
-    def _read_head(self) -> None:
-        head = bytearray(framing.HEADER.size)
-        self._channel.read_into(memoryview(head))
-        length, kind = framing.HEADER.unpack(head)
-        if length > limits.FRAME_BYTES_MAX:
-            raise Disconnected(f"a frame of {length} bytes")
+    def _begin_frame(self) -> None:
+        length, kind = self._channel.read_head()
         if kind == framing.INPUT:
             self._left = length
             return
-        payload = bytearray(length)
-        self._channel.read_into(memoryview(payload))
-        if kind != framing.CONTROL or parse(framing.Frame(kind, bytes(payload))).get("do") != "commit":
+        frame = framing.Frame(kind, self._channel.read_exactly(length))
+        if kind != framing.CONTROL or parse(frame).get("do") != "commit":
             raise Refused("invalid_argument", "an upload is INPUT frames and then a commit")
         self._committed = True
 

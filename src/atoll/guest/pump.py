@@ -71,8 +71,11 @@ class Pump(threading.Thread):
             os.eventfd_write(self._wake_fd, 1)
 
     def call_later(self, delay_s: float, function: Callable[[], None]) -> None:
-        due = time.monotonic() + delay_s
-        self.call(lambda: heapq.heappush(self._timers, (due, next(self._numbers), function)))
+        timer = (time.monotonic() + delay_s, next(self._numbers), function)
+        if threading.get_ident() == self.ident:
+            heapq.heappush(self._timers, timer)
+        else:
+            self.call(lambda: heapq.heappush(self._timers, timer))
 
     def add(self, stream: Stream) -> None:
         """Only in the pump's thread."""
@@ -183,8 +186,7 @@ class Pump(threading.Thread):
             self._wake_later(stream)
 
     def _wake_later(self, stream: Stream) -> None:
-        due_s = time.monotonic() + limits.PUMP_REST_S
-        heapq.heappush(self._timers, (due_s, next(self._numbers), lambda: self._wake(stream)))
+        self.call_later(limits.PUMP_REST_S, lambda: self._wake(stream))
 
     def _wake(self, stream: Stream) -> None:
         """Take what has gathered meanwhile; a stream with which that was worth it rests again."""

@@ -25,12 +25,7 @@ def done(
     """What became of each case, and the requests that the server outside got."""
     folder = tmp_path_factory.mktemp("upstream")
     with upstream.upstream(folder) as servers:
-        settings = {
-            "ATOLL_EGRESS_DNS": upstream.DNS,
-            "ATOLL_EGRESS_OPEN": upstream.NETWORK,
-            "ATOLL_EGRESS_CA": str(servers.ca_file),
-        }
-        server = Server(make_data_dir(), settings)
+        server = Server(make_data_dir(), servers.settings)
         server.start()
         try:
             environment = environment_of(server, folder) | {"UPSTREAM": f"https://good.test:{TLS_PORT}"}

@@ -1,0 +1,45 @@
+"""A server with a pool to measure creates on, and the moment at which that is fair."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from atoll.model import limits
+from atoll.node.install.layout import Layout
+from atoll.testing import scratch
+from atoll.testing.server import Server
+
+_FULL_S_MAX = 60.0
+
+
+@contextmanager
+def pool_server(size: int) -> Iterator[Server]:
+    """A server of its own with so many sandboxes waiting for an owner; 0 is none."""
+    folder = scratch.data_dir_create(Layout.from_environment())
+    server = Server(folder, {"ATOLL_WARM_SIZE": str(size)})
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+        scratch.data_dir_remove(folder)
+
+
+def wait_live(server: Server, template: str, live: int, shells: int = 0, within_s: float = _FULL_S_MAX) -> None:
+    """Until so many wait for an owner."""
+    deadline_s = time.monotonic() + within_s
+    while True:
+        count = server.status()["warm"].get(template, {"live": 0, "shells": 0})
+        if count["live"] >= live and count["shells"] >= shells:
+            return
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"the pool does not reach {live}")
+        time.sleep(0.02)
+
+
+def wait_rest(server: Server, template: str, live: int, shells: int = 0, within_s: float = _FULL_S_MAX) -> None:
+    """Until the pool is full, and rests: two processors make one sandbox or hand one over, not both."""
+    wait_live(server, template, live, shells, within_s)
+    time.sleep(2 * limits.WARM_REST_S)
