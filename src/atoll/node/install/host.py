@@ -13,7 +13,7 @@ from atoll.node.install.layout import loader_name
 
 KERNEL_OLDEST = (5, 10)  # pidfds, cgroup freezer and memory files as we use them
 
-# The programs that set-up and the node start, and the Debian package of each.
+# The programs that set-up, the node and its tests start, and the Debian package of each.
 PROGRAMS = {
     "mmdebstrap": "mmdebstrap",
     "mkfs.btrfs": "btrfs-progs",
@@ -24,7 +24,7 @@ PROGRAMS = {
     "unshare": "util-linux",
     "setpriv": "util-linux",
     "ip": "iproute2",
-    "nft": "nftables",
+    "nft": "nftables",  # for its library
 }
 
 

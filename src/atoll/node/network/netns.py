@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
+
+import anyio.to_thread
 
 from atoll.model import limits
 from atoll.model.errors import GuestFailed, Internal
-from atoll.node import spawn
 from atoll.node.names import NETNS_FOLDER, HostNames
-from atoll.node.network import plan
+from atoll.node.network import namespaces, netlink, nftables, plan
 from atoll.node.network.plan import Pair
-
-_CLONE_NEWNET = 0x40000000
 
 
 class Network:
@@ -39,20 +36,20 @@ class Network:
 
     def socket_open(self) -> socket.socket:
         """A TCP socket in the outer namespace, not connected yet, not blocking."""
-        with _inside(self._outer_fd):
+        with namespaces.inside(self._outer_fd):
             sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
 
     def listen_tcp(self, port: int) -> socket.socket:
         """A socket that takes the connections which the sandbox opens."""
-        with _inside(self._outer_fd):
+        with namespaces.inside(self._outer_fd):
             sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         return _bound(sock, port, limits.EGRESS_BACKLOG)
 
     def listen_udp(self, port: int) -> socket.socket:
         """A socket that takes the datagrams which the sandbox sends to this port."""
-        with _inside(self._outer_fd):
+        with namespaces.inside(self._outer_fd):
             sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         return _bound(sock, port, 0)
 
@@ -90,24 +87,61 @@ def _bound(sock: socket.socket, port: int, backlog: int) -> socket.socket:
 
 
 async def pair_create(pair: Pair) -> None:
-    """Make both namespaces, the wire between them and the rules; some twenty milliseconds, so it is done in advance."""
-    await _ip("-batch", "-", stdin=plan.creation(pair))
-    for name in (pair.inner, pair.outer):
-        _ipv6_disable(name)
-    await _ip("-n", pair.inner, "-batch", "-", stdin=plan.inner_setup())
-    await _ip("-n", pair.outer, "-batch", "-", stdin=plan.outer_setup())
-    await spawn.run_async(["ip", "netns", "exec", pair.outer, "nft", "-f", "-"], stdin=plan.rules().encode())
+    """Make both namespaces, the wire between them and the rules. A cancel waits for it: a thread cannot be stopped."""
+    await anyio.to_thread.run_sync(_pair_create, pair)
+
+
+def _pair_create(pair: Pair) -> None:
+    try:
+        namespaces.create(pair.outer)
+        namespaces.create(pair.inner)
+        with namespaces.opened(pair.outer) as outer, namespaces.opened(pair.inner) as inner:
+            with namespaces.inside(outer):
+                _outer_setup(inner)
+            with namespaces.inside(inner):
+                _inner_setup()
+    except OSError as error:
+        raise Internal("the network of a sandbox cannot be made", detail=repr(error)) from error
+
+
+def _outer_setup(inner: int) -> None:
+    """There is no route beyond the wire itself."""
+    _ipv6_disable()
+    wire = netlink.veth(plan.OUTER_LINK, plan.OUTER_MAC, plan.INNER_LINK, plan.INNER_MAC, inner)
+    with netlink.Route() as route:
+        route.link_add(wire)
+        route.link_up("lo")
+        route.link_up(plan.OUTER_LINK)
+        route.address_add(plan.OUTER_LINK, plan.OUTER_ADDRESS, plan.PREFIX_BITS)
+    nftables.apply(plan.rules())
+
+
+def _inner_setup() -> None:
+    _ipv6_disable()
+    with netlink.Route() as route:
+        route.link_up("lo")
+        route.link_up(plan.INNER_LINK)
+        route.address_add(plan.INNER_LINK, plan.INNER_ADDRESS, plan.PREFIX_BITS)
+        route.default_route_add(plan.OUTER_ADDRESS)
+
+
+def _ipv6_disable() -> None:
+    for which in ("all", "default"):
+        with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6 has nothing to disable
+            Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6").write_text("1")
 
 
 async def pair_remove(pair: Pair) -> None:
     """Remove both namespaces and with them the wire; idempotent."""
-    for name in (pair.inner, pair.outer):
-        if (NETNS_FOLDER / name).exists():
-            # A file without a mount on it is what a killed `ip netns add` leaves: then `delete` fails to unmount, and
-            # still unlinks the file. What counts is that the name is gone.
-            finished = await spawn.run_async(["ip", "netns", "delete", name], check=False)
-            if finished.exit_code != 0 and (NETNS_FOLDER / name).exists():
-                (NETNS_FOLDER / name).unlink()
+    await anyio.to_thread.run_sync(_pair_remove, pair)
+
+
+def _pair_remove(pair: Pair) -> None:
+    try:
+        for name in (pair.inner, pair.outer):
+            namespaces.remove(name)
+    except OSError as error:
+        raise Internal("the network of a sandbox cannot be removed", detail=repr(error)) from error
 
 
 def pairs(names: HostNames) -> list[Pair]:
@@ -123,55 +157,7 @@ def pairs(names: HostNames) -> list[Pair]:
 def links(netns: str) -> list[str]:
     """The links in a namespace; none if it is gone or only half made."""
     try:
-        fd = os.open(NETNS_FOLDER / netns, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return []
-    try:
-        with _inside(fd):
+        with namespaces.opened(netns) as fd, namespaces.inside(fd):
             return [name for _, name in socket.if_nameindex()]
     except OSError:
         return []
-    finally:
-        os.close(fd)
-
-
-async def _ip(*argv: str, stdin: str) -> None:
-    await spawn.run_async(["ip", *argv], stdin=stdin.encode())
-
-
-def _ipv6_disable(netns: str) -> None:
-    fd = os.open(NETNS_FOLDER / netns, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with _inside(fd):
-            for which in ("all", "default"):
-                with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6 has nothing to disable
-                    Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6").write_text("1")
-    finally:
-        os.close(fd)
-
-
-@contextlib.contextmanager
-def _inside(netns_fd: int) -> Iterator[None]:
-    """Step into a namespace and out again. There must be no `await` inside: the whole thread is in there."""
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        _setns(netns_fd)
-        try:
-            yield
-        finally:
-            try:
-                _setns(home)
-            except OSError:
-                # A server whose thread is lost in a sandbox's namespace must not go on.
-                os.abort()
-    finally:
-        os.close(home)
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _setns(fd: int) -> None:
-    if _libc.setns(fd, _CLONE_NEWNET) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

@@ -51,31 +51,6 @@ class Pair:
         return (NETNS_FOLDER / self.outer).exists()
 
 
-def creation(pair: Pair) -> str:
-    """Lines for `ip -batch`, run on the host: both namespaces and the wire between them."""
-    return (
-        f"netns add {pair.outer}\n"
-        f"netns add {pair.inner}\n"
-        f"link add {OUTER_LINK} address {OUTER_MAC} netns {pair.outer} type veth"
-        f" peer name {INNER_LINK} address {INNER_MAC} netns {pair.inner}\n"
-    )
-
-
-def inner_setup() -> str:
-    """Lines for `ip -batch`, run in the inner namespace."""
-    return (
-        "link set lo up\n"
-        f"link set {INNER_LINK} up\n"
-        f"addr replace {INNER_ADDRESS}/{PREFIX_BITS} dev {INNER_LINK}\n"
-        f"route replace default via {OUTER_ADDRESS}\n"
-    )
-
-
-def outer_setup() -> str:
-    """Lines for `ip -batch`, run in the outer namespace. There is no route beyond the wire itself."""
-    return f"link set lo up\nlink set {OUTER_LINK} up\naddr replace {OUTER_ADDRESS}/{PREFIX_BITS} dev {OUTER_LINK}\n"
-
-
 def rules() -> str:
     """The nftables rules of an outer namespace: TCP and DNS to us, answers in, nothing else, and nothing through."""
     return f"""\

@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from atoll.node.names import HostNames
 from atoll.node.network import plan
-from atoll.node.network.plan import Pair
-
-
-def test_the_outer_namespace_has_no_route_and_no_second_link(tmp_path: Path) -> None:
-    pair = Pair.of(HostNames.of(tmp_path), "ab")
-    assert "route" not in plan.outer_setup()
-    assert plan.creation(pair).count("link add") == 1
-    assert f"netns {pair.outer}" in plan.creation(pair)
-    assert f"netns {pair.inner}" in plan.creation(pair)
 
 
 def test_the_rules_drop_by_default() -> None:
