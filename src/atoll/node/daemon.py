@@ -156,6 +156,11 @@ class Node(NetworkPort, VolumePort, StatePort):
                 await self._hand_over(live, order, steps)
                 return "pool", live
         with self._warm.busy():
+            if (live := await self._warm.claim_coming(order.template, order.resources)) is not None:
+                steps.done("boundary_start")
+                with self._tried("shell", order, steps):
+                    await self._hand_over(live, order, steps)
+                    return "shell", live
             if (shell := self._warm.claim_shell(order.template, order.resources)) is not None:
                 instance, image = shell
                 with self._tried("shell", order, steps):

@@ -4,9 +4,10 @@
                              (created, empty)   (answers)
 
 A claim gives a live one its identity: token, environment, name, machine id, limits. Nobody has seen it before, and of
-its earlier life it knows nothing. Where none is live, a shell is brought to life, which costs the restore; where there
-is no shell, all of it is done on the spot. The supply follows what was asked for lately, within a share of the free
-memory; it is made one at a time and never while somebody waits for a create.
+its earlier life it knows nothing. Where none is live, the one that is coming to life is waited for, or a shell is
+brought to life, which costs the restore; where there is no shell, all of it is done on the spot. The supply follows
+what was asked for lately, within a share of the free memory; it is made one at a time and never while somebody waits
+for a create.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import asyncio
 import math
 import time
 from collections import deque
-from dataclasses import dataclass, field
 
 import anyio
 import structlog
@@ -23,32 +23,15 @@ import structlog
 from atoll.model import limits
 from atoll.model.errors import AtollError
 from atoll.model.resources import Resources
-from atoll.model.template import Template
 from atoll.node import admission, templates, warmimages
 from atoll.node.host import Host
 from atoll.node.images import Image
 from atoll.node.instance import Instance, Steps
+from atoll.node.shelf import Shelf
 from atoll.node.spares import Spares
 from atoll.wire.node import WarmCount
 
 log = structlog.get_logger("atoll.node")
-
-
-@dataclass
-class Shelf:
-    """What is ready of one template."""
-
-    template: Template
-    image: Image | None = None
-    live: deque[Instance] = field(default_factory=deque)
-    shells: deque[Instance] = field(default_factory=deque)
-    asked_at_s: deque[float] = field(default_factory=deque)
-
-    def demand(self, now_s: float) -> int:
-        """How many were asked for in the time that counts."""
-        while self.asked_at_s and now_s - self.asked_at_s[0] > limits.WARM_DEMAND_WINDOW_S:
-            self.asked_at_s.popleft()
-        return len(self.asked_at_s)
 
 
 def wanted(demand: int, ceiling: int, available_bytes: int) -> int:
@@ -73,6 +56,11 @@ class WarmPool:
         """A live sandbox without an owner, or None. It is the caller's from here on."""
         shelf = self._asked(template, resources)
         return self._first_alive(shelf.live) if shelf is not None else None
+
+    async def claim_coming(self, template: str, resources: Resources) -> Instance | None:
+        """One that is just coming to life, when it has; None if there is none."""
+        shelf = self._shelves.get(template)
+        return await shelf.wait_coming() if shelf is not None and _usual(resources) else None
 
     def claim_shell(self, template: str, resources: Resources) -> tuple[Instance, Image] | None:
         """A box that needs only to be restored into, and the image for it."""
@@ -118,7 +106,7 @@ class WarmPool:
                 moved = False
                 await asyncio.sleep(limits.WARM_LOOK_S)
             if not moved:
-                await self._wait_changed()
+                await self._wait_changed(self._rest_s() or limits.WARM_LOOK_S)
 
     async def close(self) -> None:
         for shelf in self._shelves.values():
@@ -149,7 +137,7 @@ class WarmPool:
         if self._dead:
             await _demolish(self._dead.pop())
             return True
-        if self._busy or self._must_rest():
+        if self._busy or self._rest_s():
             return False
         for shelf in self._shelves.values():
             if shelf.image is None:
@@ -169,12 +157,12 @@ class WarmPool:
                 return True
         return False
 
-    def _must_rest(self) -> bool:
-        """Whoever has just claimed one is about to use it, and the machine is theirs; unless a shelf is empty."""
-        now_s = time.monotonic()
+    def _rest_s(self) -> float:
+        """Whoever has just claimed one is about to use it, and the machine is theirs; less long if a shelf is empty."""
         asked = [shelf for shelf in self._shelves.values() if shelf.asked_at_s]
-        recent = any(now_s - shelf.asked_at_s[-1] < limits.WARM_REST_S for shelf in asked)
-        return recent and all(shelf.live for shelf in asked)
+        rest_s = limits.WARM_REST_S if all(shelf.live for shelf in asked) else limits.WARM_REST_EMPTY_S
+        since_s = time.monotonic() - max((shelf.asked_at_s[-1] for shelf in asked), default=0.0)
+        return max(0.0, rest_s - since_s)
 
     def _set_dead_aside(self) -> None:
         for shelf in self._shelves.values():
@@ -199,26 +187,34 @@ class WarmPool:
         return await Instance.prepare(self._host, entry, self._host.images.disk_path(shelf.image.id), Steps())
 
     async def _enliven(self, shelf: Shelf) -> None:
-        """One more that answers. It gets a token of its own at once, because the image's is in every copy of it."""
+        """One more that answers, for the shelf or for whoever waits for it."""
+        shelf.coming += 1
+        instance: Instance | None = None
+        try:
+            instance = await self._brought_to_life(shelf)
+        finally:
+            shelf.coming -= 1
+            shelf.arrived(instance)
+
+    async def _brought_to_life(self, shelf: Shelf) -> Instance:
+        """It gets a token of its own at once, because the image's is in every copy of it; or its owner gives it one."""
         assert shelf.image is not None
         instance = shelf.shells.popleft() if shelf.shells else await self._shell(shelf)
-        try:
+        async with instance.kept_or_demolished():
             await instance.boot(Steps(), shelf.image)
-            await instance.become(instance.entry, {})
-            await warmimages.run_once(instance)
-        except BaseException:
-            await _demolish(instance)
-            raise
-        shelf.live.append(instance)
+            if not shelf.awaited():
+                await instance.become(instance.entry, {})
+                await warmimages.run_once(instance)
+        return instance
 
     async def _empty(self, shelf: Shelf) -> None:
         for instances in (shelf.live, shelf.shells):
             while instances:
                 await _demolish(instances.pop())
 
-    async def _wait_changed(self) -> None:
+    async def _wait_changed(self, within_s: float) -> None:
         try:
-            async with asyncio.timeout(limits.WARM_LOOK_S):
+            async with asyncio.timeout(within_s):
                 await self._changed.wait()
         except TimeoutError:
             return

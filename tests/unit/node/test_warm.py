@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from atoll.model import limits
-from atoll.model.template import Template
 from atoll.node import warm
-from atoll.node.warm import Shelf
 
 PLENTY = 1000 * limits.WARM_BOX_BYTES
 
@@ -23,10 +21,3 @@ def test_memory_has_the_last_word() -> None:
     assert warm.wanted(5, ceiling=8, available_bytes=int(2 * limits.WARM_BOX_BYTES / limits.WARM_MEMORY_SHARE)) == 2
     assert warm.wanted(5, ceiling=8, available_bytes=0) == 0
     assert warm.wanted(5, ceiling=8, available_bytes=-1) == 0
-
-
-def test_demand_is_forgotten_in_time() -> None:
-    shelf = Shelf(Template("base", "key"))
-    shelf.asked_at_s.extend([0.0, 1.0, limits.WARM_DEMAND_WINDOW_S])
-    assert shelf.demand(limits.WARM_DEMAND_WINDOW_S) == 3
-    assert shelf.demand(limits.WARM_DEMAND_WINDOW_S + 1.5) == 1
