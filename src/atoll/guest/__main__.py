@@ -7,6 +7,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
+from atoll.guest import incoming
 from atoll.guest.agent import Agent, Settings
 from atoll.guest.zygote import Zygote
 
@@ -42,6 +43,8 @@ def _adopt_orphans() -> None:
 def main() -> None:
     settings = parse_arguments(sys.argv[1:])
     _adopt_orphans()
+    if os.getpid() == 1:
+        incoming.prepare()
     agent = Agent(settings, Zygote())
     agent.start()
     sys.stdout.write(f"guest: listening on port {agent.port}\n")

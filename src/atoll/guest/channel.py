@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -132,6 +133,32 @@ class Upload:
         with memoryview(bytearray(limits.FRAME_BYTES_MAX)) as buffer:
             while got := self.read_into(buffer):
                 yield buffer[:got]
+
+    def decline(self) -> None:
+        """The node's offer to write the bytes itself: they are to be sent."""
+        self._channel.send_event("incoming", {})
+
+    def wait_placed(self, owner: dict[str, int]) -> str | None:
+        """Take the offer, for a file of this owner; its name when it is whole, None if the bytes are sent after all."""
+        self._channel.send_event("incoming", owner)
+        while True:
+            length, kind = self._channel.read_head()
+            if kind == framing.INPUT:
+                self._left = length
+                return None
+            control = parse(framing.Frame(kind, self._channel.read_exactly(length)))
+            match control.get("do"):
+                case "going_on":  # the node has not forgotten us
+                    continue
+                case "failed":
+                    number = int(control["errno"])
+                    raise OSError(number, os.strerror(number))
+                case "placed":
+                    return str(control["name"])
+                case "commit":
+                    self._committed = True
+                    return None
+            raise Refused("invalid_argument", "an upload that is placed ends with a word about that")
 
     def _begin_frame(self) -> None:
         length, kind = self._channel.read_head()

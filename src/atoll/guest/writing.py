@@ -8,6 +8,7 @@ import stat as modes
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from atoll.guest import incoming
 from atoll.guest.beside import BesideWriter, write_fully
 from atoll.guest.channel import Channel, Upload, parse
 from atoll.guest.failure import Refused
@@ -81,12 +82,19 @@ def store(name: str, params: Params, data: Iterable[bytes | memoryview]) -> str:
         raise Refused("exists", f"{name}: exists")
     if old is None and flag(params, "parents", True):
         _make_folder(os.path.dirname(name))
+    whole = flag(params, "atomic", True) and (old is None or modes.S_ISREG(old.st_mode)) and not flag(params, "append")
+    if flag(params, "incoming") and isinstance(data, Upload):
+        if not whole or not incoming.suits(os.path.dirname(name), old):
+            data.decline()
+        elif placed := incoming.receive(data, name):
+            _move_in(placed, name, old, mode, size)
+            return name
     if flag(params, "append"):
         (_append if old is None or modes.S_ISREG(old.st_mode) else _add)(name, data, mode)
-    elif not flag(params, "atomic", True) or (old is not None and not modes.S_ISREG(old.st_mode)):
-        _in_place(name, data, mode)
-    else:
+    elif whole:
         _replace(name, old, data, mode, size)
+    else:
+        _in_place(name, data, mode)
     return name
 
 
@@ -244,6 +252,34 @@ def _replace(
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror, name) from None
         raise
+
+
+def _move_in(placed: str, name: str, old: os.stat_result | None, mode: int | None, size: int | None) -> None:
+    """A file that lies ready, whole and ours: over the old one, with the old one's owner and rights."""
+    rights = modes.S_IMODE(old.st_mode) if mode is None and old is not None else mode
+    try:
+        fd = os.open(placed, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(fd)
+            total = found.st_size
+            if not modes.S_ISREG(found.st_mode) or (size is not None and total != size):
+                raise Refused("invalid_argument", f"{total} bytes came, {size} were announced")
+            if old is not None:
+                _take_owner(fd, old)
+            os.fchmod(fd, _MODE_NEW if rights is None else rights)
+            try:
+                os.replace(placed, name)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                _replace(name, old, _content(fd, total), mode, size)  # a mount of the same filesystem
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name) from None
+    finally:
+        with suppress(OSError):
+            os.unlink(placed)
 
 
 def _take_owner(fd: int, old: os.stat_result) -> bool:

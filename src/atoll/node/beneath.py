@@ -16,7 +16,7 @@ from pathlib import Path
 from atoll.model import limits
 
 _OPENAT2 = 437  # the same number on every architecture
-_NO_XDEV, _NO_MAGICLINKS, _BENEATH = 0x01, 0x02, 0x08
+_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08
 _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
 _AGAIN_MAX = 64  # a step up that meets a rename has to be tried again; somebody may rename without end
 
@@ -37,8 +37,9 @@ def looked_at(root: int, path: str, *, follow: bool) -> int:
     return _openat2(root, path, os.O_PATH | (0 if follow else os.O_NOFOLLOW))
 
 
-def folder_open(root: int, path: str) -> int:
-    return _openat2(root, path, os.O_RDONLY | os.O_DIRECTORY)
+def folder_open(root: int, path: str, *, links: bool = True) -> int:
+    """Without `links`, none is followed, not even one that stays beneath."""
+    return _openat2(root, path, os.O_RDONLY | os.O_DIRECTORY, 0 if links else _NO_SYMLINKS)
 
 
 def regular_open(root: int, path: str) -> tuple[int, os.stat_result]:
@@ -86,8 +87,8 @@ def _itself(fd: int) -> str:
     return f"/proc/self/fd/{fd}"
 
 
-def _openat2(root: int, path: str, flags: int) -> int:
-    how = _How(flags | os.O_CLOEXEC, 0, _NO_XDEV | _NO_MAGICLINKS | _BENEATH)
+def _openat2(root: int, path: str, flags: int, refused: int = 0) -> int:
+    how = _How(flags | os.O_CLOEXEC, 0, _NO_XDEV | _NO_MAGICLINKS | _BENEATH | refused)
     name = os.fsencode(path)
     if len(name) > limits.PATH_BYTES_MAX:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))

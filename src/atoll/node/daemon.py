@@ -31,6 +31,7 @@ from atoll.node.egress.masking import masked_stream
 from atoll.node.host import Host
 from atoll.node.hostopen import host_open
 from atoll.node.images import Image
+from atoll.node.incoming import Incomings
 from atoll.node.install.layout import Layout
 from atoll.node.instance import Instance, Steps, demolish
 from atoll.node.journal import Entry
@@ -78,6 +79,7 @@ class Node(NetworkPort, VolumePort, StatePort):
         self._host = host
         self._overcommit = overcommit
         self._spares = Spares(host.names)
+        self._incomings = Incomings()
         self._warm = WarmPool(host, self._spares, warm_size)
         self._instances: dict[str, Instance] = {}
         self._making: dict[str, Resources] = {}
@@ -238,7 +240,7 @@ class Node(NetworkPort, VolumePort, StatePort):
     async def guest_stream(self, sandbox_id: str, op: str, params: Mapping[str, Any]) -> AsyncIterator[GuestStream]:
         instance = self._awake(sandbox_id)
         with instance.activity.going_on():
-            async with instance.guest.stream(op, dict(params)) as stream:
+            async with instance.operation(op, dict(params), self._incomings) as stream:
                 yield masked_stream(stream, op, self.secret_values(sandbox_id))
 
     async def dial(self, sandbox_id: str, port: int) -> socket.socket:

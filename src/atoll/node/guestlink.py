@@ -141,6 +141,18 @@ class GuestStream:
                 raise errors.TooLarge("the sandbox answers with more than was asked for", code="too_large")
         return wire.parse_reply(frame)
 
+    def heard(self) -> bool:
+        """Whether there is something to receive, be it the end, without waiting for it."""
+        if self._ready:
+            return True
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
     def __aiter__(self) -> AsyncIterator[wire.Message]:
         return self._messages()
 

@@ -30,6 +30,7 @@ from atoll.node.disks.pool import meaning, pool_full
 from atoll.node.guestlink import GuestLink
 from atoll.node.host import Host
 from atoll.node.images import Image, cpu_features, file_hashes
+from atoll.node.incoming import Incomings
 from atoll.node.install.layout import loader_name
 from atoll.node.journal import Entry
 from atoll.node.network import netns, plan
@@ -38,6 +39,7 @@ from atoll.node.network.plan import Pair
 from atoll.node.portdial import PortDial
 from atoll.node.runtime.base import Bind, Box, Bundle
 from atoll.wire import guest
+from atoll.wire.node import GuestStream
 
 GUEST_PORT = 999  # below 1024: a program that runs as an ordinary user cannot take it if the guest is gone
 
@@ -162,6 +164,18 @@ class Instance:
         known = self._host.egress.inside(self.entry.sandbox_id)
         if known is not None and not self.frozen:
             await self.guest.call("network", known)
+
+    @contextlib.asynccontextmanager
+    async def operation(self, op: str, params: dict[str, Any], incomings: Incomings) -> AsyncIterator[GuestStream]:
+        """A guest operation for a caller from outside."""
+        # A guest of an earlier version does not know of incoming files.
+        if self.entry.boot.guest_app == str(self._host.guest_app):
+            params = incomings.offered(op, params)
+        async with (
+            self.guest.stream(op, params) as stream,
+            incomings.taken(stream, params, self._host.pool.disk_path(self.entry.box_id)) as taken,
+        ):
+            yield taken
 
     async def attach_volumes(self) -> None:
         """Bind each volume to where its owner wants it."""
