@@ -116,21 +116,29 @@ class Bare:
     def exec_true(self, box: str) -> None:
         spawn.run([self._runsc, "--root", self._server_names.runsc_root, "exec", box, "/bin/true"])
 
-    def plain_tcp_ms(self, sandbox: Sandbox, box: str, data: bytes) -> float:
-        """Bytes into a file inside by netcat: no protocol, no answer but the end of the connection."""
+    @contextmanager
+    def network(self, box: str) -> Iterator[tuple[Network, str]]:
+        """The outer network of one of the server's boxes, and the token of its guest."""
         entry = json.loads((self._server_names.journal / f"{box}.json").read_text())
         network = Network(Pair.of(self._server_names, entry["slot"]))
-        process = sandbox.commands.start("nc -l -p 5001 > plain")
         try:
-            connection = asyncio.run(_dial_when_open(network, 5001))
-            connection.setblocking(True)
-            started_s = time.perf_counter()
-            connection.sendall(data)
-            connection.shutdown(socket.SHUT_WR)
-            connection.recv(1)
-            return (time.perf_counter() - started_s) * 1000
+            yield network, entry["token"]
         finally:
             network.close()
+
+    def plain_tcp_ms(self, sandbox: Sandbox, box: str, data: bytes) -> float:
+        """Bytes into a file inside by netcat: no protocol, no answer but the end of the connection."""
+        process = sandbox.commands.start("nc -l -p 5001 > plain")
+        try:
+            with self.network(box) as (network, _):
+                connection = asyncio.run(_dial_when_open(network, 5001))
+                connection.setblocking(True)
+                started_s = time.perf_counter()
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
+                connection.recv(1)
+                return (time.perf_counter() - started_s) * 1000
+        finally:
             process.wait()
 
     @contextmanager

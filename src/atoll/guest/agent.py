@@ -177,10 +177,8 @@ class Agent:
             channel.close()
 
     def _answer(self, channel: Channel) -> None:
-        if self.settings.peer:  # only the node gets here, and it opens connections before it needs them
-            channel.wait_input()
-        channel.socket.settimeout(limits.FIRST_FRAME_S_MAX)
-        request = channel.read_control()
+        # With a peer only the node gets here, and it opens connections before it needs them.
+        request = channel.read_request(patient=bool(self.settings.peer))
         channel.socket.settimeout(limits.TRANSFER_STALL_S_MAX)
         token, name = request.pop("token", ""), request.get("op")
         if not isinstance(token, str) or not hmac.compare_digest(wire.token_hash(token), self.token_hash):

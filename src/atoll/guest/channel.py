@@ -18,13 +18,21 @@ class Channel:
         self.socket = connection
         connection.settimeout(limits.TRANSFER_STALL_S_MAX)
 
-    def wait_input(self) -> None:
-        """Until there is something to read, for as long as that takes."""
-        self.socket.settimeout(None)
+    def read_request(self, *, patient: bool) -> dict[str, Any]:
+        """The first frame: soon, or for as long as it takes to come."""
+        self.socket.settimeout(None if patient else limits.FIRST_FRAME_S_MAX)
         try:
-            self.socket.recv(1, socket.MSG_PEEK)
+            # A request comes in one piece, as a rule. To look at it first costs fewer calls than two exact reads.
+            seen = self.socket.recv(limits.REQUEST_LOOK_BYTES, socket.MSG_PEEK)
         except OSError as error:
             raise Disconnected(str(error)) from error
+        if len(seen) > framing.HEADER.size:
+            length, kind = framing.HEADER.unpack_from(seen)
+            end = framing.HEADER.size + length
+            if kind == framing.CONTROL and end <= len(seen):
+                return parse(framing.Frame(kind, self.read_exactly(end)[framing.HEADER.size :]))
+        self.socket.settimeout(limits.FIRST_FRAME_S_MAX)
+        return self.read_control()
 
     def read_frame(self) -> framing.Frame:
         length, kind = self.read_head()

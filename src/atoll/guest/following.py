@@ -83,7 +83,7 @@ class Following:
             self._process.rings[name].follow(follower)
         self._process.on_finish.append(self._wake)
         self._outgoing.append(wire.control({"event": first_event}))
-        self._step()
+        self._wake()  # not at once: if it has ended already, one message says all
 
     def _wake(self) -> None:
         """There is something new; once is enough until it is looked at."""
@@ -111,7 +111,7 @@ class Following:
 
     def _send(self) -> None:
         while True:
-            if not self._outgoing and not self._ended:
+            if len(self._outgoing) <= 1 and not self._ended:
                 self._gather()
             if not self._outgoing:
                 return

@@ -49,6 +49,23 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
         raise Disconnected(str(error)) from error
 
 
+def receive_some(connection: socket.socket) -> bytes:
+    """What has come of messages that hold no descriptors, in one call; those that come all the same are closed."""
+    try:
+        size = socket.CMSG_SPACE(_FDS_MAX * 4)
+        flags = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
+        data, ancillary, _, _ = connection.recvmsg(limits.REQUEST_LOOK_BYTES, size, flags)
+    except BlockingIOError as error:
+        raise Disconnected("nothing was there to read") from error
+    except OSError as error:
+        raise Disconnected(str(error)) from error
+    for fd in _descriptors(ancillary):
+        os.close(fd)
+    if not data:
+        raise Disconnected("end of stream")
+    return data
+
+
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
     fds = array.array("i")
     for level, kind, data in ancillary:

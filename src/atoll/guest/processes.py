@@ -43,6 +43,7 @@ class Spec:
     shell: bool = False  # a session: its standard input is a socket that commands come on
     input_fd: int | None = None  # what it gets as its standard input; closed here once it has it
     hidden: bool = False  # the sandbox's own, not one that a caller started
+    brief: bool = False  # its caller waits for its end: of one that ends at once, start and end are told together
 
 
 class Process:
@@ -172,10 +173,38 @@ class Process:
             raise Refused("no_such_process", "the process has ended") from None
 
 
-def _widen(pipe_fd: int) -> None:
-    """A pipe that holds more needs fewer turns between its writer and us; the default will do where that is refused."""
-    with suppress(OSError):
-        fcntl.fcntl(pipe_fd, fcntl.F_SETPIPE_SZ, limits.PIPE_BYTES)
+class _Pipes:
+    """Two pipes for the output of the next program, made when nobody waits for it."""
+
+    def __init__(self) -> None:
+        self._spare: list[tuple[int, int, int, int]] = []
+
+    def take(self) -> tuple[int, int, int, int]:
+        """What is read and what is written, of the one and of the other."""
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return self._make()
+
+    def renew(self) -> None:
+        if not self._spare:
+            with suppress(OSError):  # who needs them is told
+                self._spare.append(self._make())
+
+    def _make(self) -> tuple[int, int, int, int]:
+        out = os.pipe()
+        try:
+            err = os.pipe()
+        except BaseException:
+            for fd in out:
+                os.close(fd)
+            raise
+        for fd in (out[0], err[0]):
+            os.set_blocking(fd, False)
+            # One that holds more needs fewer turns between its writer and us; the default will do.
+            with suppress(OSError):
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, limits.PIPE_BYTES)
+        return *out, *err
 
 
 def exit_words(status: int) -> Params:
@@ -197,6 +226,8 @@ class Table:
         self._by_pid: dict[int, Process] = {}
         self.workers: Workers
         self.start_times: list[float] = []
+        self._pipes = _Pipes()
+        self._null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def all(self) -> list[Process]:
         with self._lock:
@@ -232,9 +263,16 @@ class Table:
             "cwd": spec.cwd,
             "pty": spec.size is not None,
             "limits": spec.bounds,
+            "brief": spec.brief,
         }
         try:
-            self.workers.start(spec.user, message, child_fds, lambda pid: self._started(process, pid, then))
+            try:
+                wait_started = self.workers.begin(
+                    spec.user, message, child_fds, lambda pid, end: self._started(process, pid, end, then)
+                )
+            finally:
+                self._close(child_fds)
+            wait_started()
         except BaseException:
             for fd in own_fds:
                 os.close(fd)
@@ -243,22 +281,25 @@ class Table:
             for ring in process.rings.values():
                 ring.release()
             raise
-        finally:
-            for fd in child_fds:
-                os.close(fd)
+        self._pipes.renew()
         if spec.nice:
             os.setpriority(os.PRIO_PROCESS, process.pid, spec.nice)
         return process
+
+    def _close(self, child_fds: list[int]) -> None:
+        for fd in child_fds:
+            if fd != self._null_fd:
+                os.close(fd)
 
     def _plumb(self, process: Process) -> tuple[list[int], list[int]]:
         """Pipes or a terminal: the child's ends and our ends."""
         if process.spec.size:
             master, slave = terminal.open_pair(*process.spec.size, process.spec.user)
             process.stdin_fd = os.dup(master)
+            os.set_blocking(master, False)
             process.streams["stdout"] = Stream(master, process.rings["stdout"], process.check_finished)
             return [slave], [master, process.stdin_fd]
-        out_read, out_write = os.pipe()
-        err_read, err_write = os.pipe()
+        out_read, out_write, err_read, err_write = self._pipes.take()
         own = [out_read, err_read]
         if process.spec.input_fd is not None:
             stdin = process.spec.input_fd
@@ -270,25 +311,30 @@ class Table:
             process.control, theirs = socket.socketpair()
             stdin = theirs.detach()
         else:
-            stdin = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-        for fd in (out_read, err_read):
-            _widen(fd)
+            stdin = self._null_fd
         process.streams["stdout"] = Stream(out_read, process.rings["stdout"], process.check_finished)
         process.streams["stderr"] = Stream(err_read, process.rings["stderr"], process.check_finished)
         return [stdin, out_write, err_write], own
 
-    def _started(self, process: Process, pid: int, then: Callable[[Process], None] | None = None) -> None:
-        """In the pump's thread, before the worker can report the end of it."""
+    def _started(
+        self, process: Process, pid: int, end: tuple[int, float] | None, then: Callable[[Process], None] | None
+    ) -> None:
+        """In the pump's thread, before the worker can report the end of it, or together with that."""
         process.pid = pid
         with self._lock:
             self._by_id[process.id] = process
             self._by_pid[pid] = process
-        for stream in process.streams.values():
-            self._pump.add(stream)
-        if process.spec.timeout_s is not None:
-            self._pump.call_later(process.spec.timeout_s, lambda: self._time_out(process))
         if then is not None:
-            then(process)
+            then(process)  # who follows it follows it from the first byte
+        for stream in process.streams.values():
+            if end is None:
+                self._pump.add(stream)
+            else:
+                self._pump.drain(stream)
+        if end is not None:
+            self.exited(pid, *end)
+        elif process.spec.timeout_s is not None:
+            self._pump.call_later(process.spec.timeout_s, lambda: self._time_out(process))
 
     def exited(self, pid: int, status: int, cpu_s: float) -> None:
         """In the pump's thread: told by the worker, or by the reaper when the worker was gone."""

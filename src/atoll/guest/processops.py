@@ -110,6 +110,7 @@ def _spec(agent: Agent, params: Params) -> Spec:
         nice=integer(params, "nice", 0, low=-20, high=19),
         bounds={name: integer(bounds, name, low=1) for name in bounds},
         shell=session,
+        brief=not (flag(params, "detach") or flag(params, "stdin") or size or session or params.get("nice")),
     )
 
 

@@ -27,7 +27,7 @@ from atoll.model import limits
 
 
 class Stream:
-    """The reading end of one pipe or terminal."""
+    """The reading end of one pipe or terminal, which must not block."""
 
     def __init__(self, fd: int, ring: Ring, on_change: Callable[[], None]) -> None:
         self.fd = fd
@@ -39,7 +39,6 @@ class Stream:
         self.read_at_s = 0.0
         self.small_reads = 0  # in a row, each soon after the one before
         self.settle_offset: int | None = None  # set when the program ended: what it wrote itself ends here
-        os.set_blocking(fd, False)
 
     @property
     def settled(self) -> bool:
@@ -80,6 +79,19 @@ class Pump(threading.Thread):
     def add(self, stream: Stream) -> None:
         """Only in the pump's thread."""
         self._selector.register(stream.fd, selectors.EVENT_READ, lambda: self._read(stream))
+
+    def drain(self, stream: Stream) -> None:
+        """Take what there is of a program that has ended, and watch the stream only if others may write to it. Only in
+        the pump's thread.
+        """
+        total = 0
+        while total < limits.PIPE_BYTES and (room := stream.ring.room_bytes(time.monotonic())) > 0:
+            count = self._take(stream, room)
+            if count <= 0:
+                break
+            total += count
+        if not stream.ended:
+            self.add(stream)
 
     def add_reader(self, fd: int, function: Callable[[], None]) -> None:
         self.call(lambda: self.watch(fd, selectors.EVENT_READ, function))
@@ -220,5 +232,5 @@ class Pump(threading.Thread):
             elif stream.resting:
                 stream.resting = False
             else:
-                self._selector.unregister(stream.fd)
-            os.close(stream.fd)
+                self.watch(stream.fd, 0, stream.on_change)
+            self.call(lambda: os.close(stream.fd))  # after what is to be sent

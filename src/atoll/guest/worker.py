@@ -1,7 +1,8 @@
 """A process that is one user: it starts that user's programs and does that user's file work, with that user's rights.
 
 It vforks, because a fork costs more inside the sandbox than everything else about starting a program. It hears of the
-end of its children by SIGCHLD and tells the guest. Connections of file operations are handed to it and served in
+end of its children by SIGCHLD and tells the guest. A program that ends at once is told of once, with its end: two
+messages cost the guest more than such a program does. Connections of file operations are handed to it and served in
 threads here; work that can burn CPU without end gets a process of its own (`one_off`).
 """
 
@@ -68,6 +69,7 @@ class Worker:
         self._user = user
         self._control = control
         self._threads = threading.BoundedSemaphore(limits.WORKER_THREADS_MAX)
+        self._unsaid: dict[str, Any] | None = None  # the start of a program that may end in a moment
 
     def run(self) -> None:
         readable, writable = os.pipe()
@@ -79,12 +81,15 @@ class Worker:
             selector.register(readable, selectors.EVENT_READ)
             selector.register(self._control, selectors.EVENT_READ)
             while True:
-                for key, _ in selector.select():
-                    if key.fd == readable:
-                        os.read(readable, 4096)
-                        self._reap()
-                    else:
-                        self._take()
+                ready = {key.fd for key, _ in selector.select(limits.BRIEF_S if self._unsaid else None)}
+                if readable in ready:
+                    os.read(readable, 4096)
+                    self._reap()
+                if self._unsaid:  # whatever woke us, it was not the end of that program
+                    passing.send(self._control, self._unsaid)
+                    self._unsaid = None
+                if self._control.fileno() in ready:
+                    self._take()
 
     def _reap(self) -> None:
         while True:
@@ -95,7 +100,10 @@ class Worker:
             if pid == 0:
                 return
             cpu_s = round(usage.ru_utime + usage.ru_stime, 6)
-            passing.send(self._control, {"exited": pid, "status": status, "cpu_s": cpu_s})
+            end = {"exited": pid, "status": status, "cpu_s": cpu_s}
+            if self._unsaid is not None and self._unsaid["pid"] == pid:
+                end, self._unsaid = {**self._unsaid, **end}, None
+            passing.send(self._control, end)
 
     def _take(self) -> None:
         message, fds = passing.receive(self._control)  # Disconnected ends this process: the guest is gone
@@ -110,7 +118,10 @@ class Worker:
         finally:
             for fd in fds:
                 os.close(fd)
-        passing.send(self._control, reply)
+        if message.get("brief") and "started" in reply:
+            self._unsaid = reply
+        else:
+            passing.send(self._control, reply)
 
     def _serve(self, request: dict[str, Any], connection: socket.socket) -> None:
         channel = Channel(connection)
@@ -140,13 +151,11 @@ def _ignore(number: int, frame: object) -> None:
 def start(message: dict[str, Any], fds: list[int]) -> int:
     """Start one program; its pid. `fds` are stdin, stdout and stderr, or the terminal alone."""
     cwd = message["cwd"]
-    if not os.path.isdir(cwd):
-        raise Refused("not_found" if not os.path.exists(cwd) else "not_directory", f"no such working directory: {cwd}")
     stdin, stdout, stderr = fds if len(fds) == 3 else (fds[0],) * 3
     try:
         process = subprocess.Popen(
             message["argv"],
-            executable=message.get("executable"),
+            executable=_program(message["argv"][0], message["env"].get("PATH", "")),
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -157,6 +166,9 @@ def start(message: dict[str, Any], fds: list[int]) -> int:
             preexec_fn=_preparation(message["pty"], message["limits"]),
         )
     except (FileNotFoundError, NotADirectoryError):
+        if not os.path.isdir(cwd):
+            missing = "not_directory" if os.path.exists(cwd) else "not_found"
+            raise Refused(missing, f"no such working directory: {cwd}") from None
         raise Refused("no_such_program", f"no such program: {message['argv'][0]}") from None
     except PermissionError:
         raise Refused("permission_denied", f"not allowed to run {message['argv'][0]} in {cwd}") from None
@@ -166,6 +178,19 @@ def start(message: dict[str, Any], fds: list[int]) -> int:
         raise
     process.returncode = 0  # we reap it ourselves; this keeps the object from doing so
     return process.pid
+
+
+def _program(name: str, path: str) -> str | None:
+    """Where a program is, if that is plain: looking costs less than an exec that fails. None leaves it to the exec."""
+    if "/" in name:
+        return None
+    for folder in path.split(":"):
+        if not folder.startswith("/"):
+            return None  # seen from the program's working directory
+        found = f"{folder}/{name}"
+        if os.access(found, os.X_OK) and os.path.isfile(found):
+            return found
+    return None
 
 
 def _preparation(pty: bool, bounds: dict[str, int]) -> Callable[[], None] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,16 +16,23 @@ from atoll.guest.pump import Pump
 from atoll.guest.users import User
 from atoll.guest.zygote import Zygote
 from atoll.model import limits
+from atoll.wire import framing
+from atoll.wire import guest as wire
 
 ExitFunction = Callable[[int, int, float], None]  # pid, wait status, cpu seconds
+StartFunction = Callable[[int, tuple[int, float] | None], None]  # pid; wait status and cpu seconds if it has ended
+
+
+_SEND_TIMEOUT = struct.pack("ll", int(limits.WORKER_REPLY_S_MAX), 0)  # a timeval
 
 
 class _Pending:
     """One start that the worker has not answered yet."""
 
-    def __init__(self, on_pid: Callable[[int], None]) -> None:
+    def __init__(self, ident: str, on_start: StartFunction) -> None:
+        self.ident = ident
         self.answered = threading.Event()
-        self.on_pid = on_pid
+        self.on_start = on_start
         self.refusal: Refused | None = None
 
 
@@ -38,20 +46,31 @@ class WorkerLink:
         self._lock = threading.Lock()
         self._pending: dict[str, _Pending] = {}
         self._children: set[int] = set()
+        self._decoder = framing.Decoder()
         pump.add_reader(connection.fileno(), self._heard)
 
-    def start(self, message: dict[str, Any], fds: Sequence[int], on_pid: Callable[[int], None]) -> None:
-        """Start a program. `on_pid` is called in the pump's thread, before anything else is heard of the process."""
-        pending = _Pending(on_pid)
+    def begin(self, message: dict[str, Any], fds: Sequence[int], on_start: StartFunction) -> _Pending:
+        """Have a program started; the worker has its descriptors when this returns, and the caller need not keep them.
+
+        `on_start` is called in the pump's thread, before anything else is heard of the process.
+        """
+        pending = _Pending(message["id"], on_start)
         with self._lock:
-            self._pending[message["id"]] = pending
+            self._pending[pending.ident] = pending
         try:
             self._send({"do": "spawn", **message}, fds)
-            if not pending.answered.wait(limits.WORKER_REPLY_S_MAX) and self._forget(message["id"]):
+        except BaseException:
+            self._forget(pending.ident)
+            raise
+        return pending
+
+    def wait_started(self, pending: _Pending) -> None:
+        try:
+            if not pending.answered.wait(limits.WORKER_REPLY_S_MAX) and self._forget(pending.ident):
                 tree.send(self.pid, 9)  # stopped by its own user, most likely; the next start gets a new one
                 raise Refused("timeout", "the sandbox did not start the program in time")
         finally:
-            self._forget(message["id"])
+            self._forget(pending.ident)
         pending.answered.wait()  # if it came in the last moment, it is being dealt with
         if pending.refusal is not None:
             raise pending.refusal
@@ -71,15 +90,13 @@ class WorkerLink:
     def _heard(self) -> None:
         """In the pump's thread. The worker runs with its user's rights, so its user may have taken it over."""
         try:
-            message, fds = passing.receive(self._socket)
-            for fd in fds:
-                os.close(fd)
-            self._take(message)
-        except (Disconnected, KeyError, TypeError, ValueError):
+            for frame in self._decoder.feed(passing.receive_some(self._socket)):
+                self._take(wire.parse_control(frame.payload))
+        except (Disconnected, KeyError, TypeError, ValueError):  # of which what the wire raises are
             self._lost()
 
     def _take(self, message: dict[str, Any]) -> None:
-        if "exited" in message:
+        if "exited" in message and "started" not in message:
             pid = int(message["exited"])
             if pid in self._children:
                 self._children.remove(pid)
@@ -92,15 +109,17 @@ class WorkerLink:
         try:
             if "started" in message:
                 pid = int(message["pid"])
-                self._children.add(pid)
-                pending.on_pid(pid)
+                end = (int(message["status"]), float(message["cpu_s"])) if "exited" in message else None
+                if end is None:
+                    self._children.add(pid)
+                pending.on_start(pid, end)
             else:
                 pending.refusal = Refused(str(message["code"]), str(message["message"]))
         except BaseException:
             pending.refusal = _killed()
             raise
         finally:
-            pending.answered.set()
+            self._pump.call(pending.answered.set)  # after what is to be sent: who waits for this has nothing to do
 
     def _lost(self) -> None:
         self.alive = False
@@ -138,16 +157,23 @@ class Workers:
                 ours, theirs = socket.socketpair()
                 with theirs:
                     pid = self._zygote.fork(user, {"kind": "worker"}, theirs.fileno(), self.processes_max)
-                ours.settimeout(limits.WORKER_REPLY_S_MAX)
+                # Not by Python, which would ask before each call whether it may be made.
+                ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
                 link = self._links[user] = WorkerLink(ours, pid, self._pump, self._on_exit)
             return link
 
-    def start(self, user: User, message: dict[str, Any], fds: Sequence[int], on_pid: Callable[[int], None]) -> None:
+    def begin(
+        self, user: User, message: dict[str, Any], fds: Sequence[int], on_start: StartFunction
+    ) -> Callable[[], None]:
+        """As `WorkerLink.begin`; what it gives waits until the program has started, and raises if it could not."""
+        link = self.of(user)
         try:
-            self.of(user).start(message, fds, on_pid)
+            pending = link.begin(message, fds, on_start)
         except Disconnected:  # killed since it was last used: one more try, with a new one
             self._forget(user)
-            self.of(user).start(message, fds, on_pid)
+            link = self.of(user)
+            pending = link.begin(message, fds, on_start)
+        return lambda: link.wait_started(pending)
 
     def hand_over(self, user: User, request: dict[str, Any], fd: int) -> None:
         try:

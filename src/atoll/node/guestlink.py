@@ -214,7 +214,7 @@ class GuestLink:
             connection.close()
 
     async def _open(self) -> socket.socket:
-        return self._spare.take() or await self._dial()
+        return await self._spare.take() or await self._dial()
 
     async def _dial(self) -> socket.socket:
         try:

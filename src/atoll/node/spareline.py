@@ -6,6 +6,10 @@ import contextlib
 import socket
 from collections.abc import Callable
 
+import anyio
+
+from atoll.model import limits
+
 Begin = Callable[[], socket.socket]  # a connection on its way, not blocking
 
 
@@ -14,11 +18,17 @@ class SpareLine:
         self._begin = begin
         self._socket: socket.socket | None = None
 
-    def take(self) -> socket.socket | None:
-        """The connection that waits, if it is one by now and still."""
+    async def take(self) -> socket.socket | None:
+        """The connection that waits, if it is one still; one that is almost there is waited for."""
         connection, self._socket = self._socket, None
-        if connection is None or _is_usable(connection):
-            return connection
+        if connection is None:
+            return None
+        try:
+            if await _has_arrived(connection) and _is_usable(connection):
+                return connection
+        except BaseException:
+            connection.close()
+            raise
         connection.close()
         return None
 
@@ -33,6 +43,16 @@ class SpareLine:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+async def _has_arrived(connection: socket.socket) -> bool:
+    with anyio.move_on_after(limits.SPARE_ARRIVES_S):
+        try:
+            connection.getpeername()
+        except OSError:
+            await anyio.wait_writable(connection)
+        return True
+    return False
 
 
 def _is_usable(connection: socket.socket) -> bool:

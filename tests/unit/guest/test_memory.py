@@ -39,7 +39,7 @@ def test_the_end_is_marked_before_it_comes() -> None:
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:
         table = Table(Pump())
         process = Process("x", Spec(["sleep"], {}, "/", ROOT), Budget())
-        table._started(process, child.pid)
+        table._started(process, child.pid, None, None)
         sizes = {"MemTotal": limits.GIB, "MemAvailable": limits.MIB}
         seen = [entry(1, 2**40), entry(child.pid, 2**30)]
         guard = memory.MemoryGuard(set, table, lambda: sizes, lambda: seen)
