@@ -112,7 +112,8 @@ class Channel:
 
     def detach(self) -> socket.socket:
         """The connection, for somebody else to go on with; this end of it is closed then."""
-        return socket.socket(fileno=self.socket.detach())
+        old = self.socket
+        return socket.socket(old.family, old.type, old.proto, fileno=old.detach())  # else it asks the kernel for each
 
     def close(self) -> None:
         self.socket.close()

@@ -19,11 +19,14 @@ _FOLDER_MODE = 0o1733  # everybody may move out what is theirs; nobody sees or t
 
 def prepare() -> None:
     """As root, when the sandbox boots: an empty folder. Without one, uploads come the usual way."""
+    if os.path.islink(INCOMING_FOLDER):
+        return  # it leads to what is somebody else's
     with suppress(OSError):
         os.makedirs(INCOMING_FOLDER, exist_ok=True)
         os.chmod(INCOMING_FOLDER, _FOLDER_MODE)
-        for name in os.listdir(INCOMING_FOLDER):  # somebody ended in the moment before a move
-            os.unlink(os.path.join(INCOMING_FOLDER, name))
+        for entry in list(os.scandir(INCOMING_FOLDER)):  # somebody ended in the moment before a move
+            with suppress(OSError):
+                (os.rmdir if entry.is_dir(follow_symlinks=False) else os.unlink)(entry.path)
 
 
 def suits(folder: str, old: os.stat_result | None) -> bool:
