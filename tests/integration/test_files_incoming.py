@@ -202,7 +202,9 @@ def test_a_snapshot_in_the_middle_has_no_half_of_it(server: Server) -> None:
         with server.create(snapshots[0].id) as copy:
             assert os.listdir(folder(server, copy)) == []
             assert not copy.files.exists("half")
+            before = received_bytes(copy)
             copy.files.write("half", DATA)
+            assert received_bytes(copy) - before < SIZE / 4
             check(copy, "/home/user/half", "user user 644")
 
 

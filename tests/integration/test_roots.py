@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from atoll import Sandbox
+from atoll.model import limits
 from atoll.node.disks import btrfs
 from atoll.node.disks.pool import Pool
 from atoll.node.install import template_build, workplace
@@ -56,6 +57,8 @@ def test_commands_and_files_without_python(
         sandbox.files.write("/tmp/a", "content", user=user)
         assert sandbox.files.read("/tmp/a", user=user) == "content"
         assert sandbox.commands.run("cat /tmp/a", user=user).stdout == "content"
+        sandbox.files.write("/tmp/large", bytes(limits.INCOMING_BYTES_MIN), user=user)
+        assert sandbox.files.stat("/tmp/large", user=user).size == limits.INCOMING_BYTES_MIN
         check_files(sandbox, user, tmp_path)
 
 
