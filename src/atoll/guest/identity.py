@@ -10,6 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from atoll.guest import trust
 from atoll.guest.channel import Channel
 from atoll.guest.failure import Refused
 from atoll.guest.params import Params, environment, integer, text
@@ -56,7 +57,7 @@ def change(agent: Agent, params: Params, channel: Channel) -> None:
     ):
         if value and not pattern.match(value):
             raise Refused("invalid_argument", f"{name} is not well formed")
-    notes: list[str] = []
+    notes = trust.forget()  # who was copied had an authority of its own; ours comes with the network
     if hostname:
         _note(notes, _set_hostname, hostname)
     if machine_id:

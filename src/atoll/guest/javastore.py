@@ -1,4 +1,4 @@
-"""Java's store of certificates, written without Java: one certificate put in or replaced; pure.
+"""Java's store of certificates, written without Java: one certificate put in, replaced or taken out; pure.
 
 Starting Java for this takes two seconds, and a sandbox with a secret waits for it. The format (JKS) is a head, entries,
 and a digest over all of it with a password that everybody knows; it keeps out accidents, not people.
@@ -26,15 +26,15 @@ class NotReadable(ValueError):
 
 def with_certificate(store: bytes, alias: str, der: bytes, now_ms: int) -> bytes:
     """The store with this certificate under this alias, and without what was there under it before."""
-    body, digest = store[:-_DIGEST_BYTES], store[-_DIGEST_BYTES:]
-    if not store.startswith(MAGIC) or _digest(body) != digest:
-        raise NotReadable("not a store, or not with the usual password")
-    kept = [entry for name, entry in _entries(body) if name != alias]
     name = alias.encode("ascii")
     entry = struct.pack(f">IH{len(name)}sQ", _CERTIFICATE, len(name), name, now_ms)
     entry += struct.pack(">H5sI", 5, b"X.509", len(der)) + der
-    fresh = MAGIC + struct.pack(">II", _VERSION, len(kept) + 1) + b"".join([*kept, entry])
-    return fresh + _digest(fresh)
+    return _store([*_others(store, alias), entry])
+
+
+def without_certificate(store: bytes, alias: str, der: bytes) -> bytes:
+    """The store without what is under this alias, and without this certificate, whatever its name."""
+    return _store([entry for entry in _others(store, alias) if not der or not entry.endswith(der)])
 
 
 def der_of(pem: str) -> bytes:
@@ -44,6 +44,19 @@ def der_of(pem: str) -> bytes:
     if not begin or not end:
         raise NotReadable("no certificate")
     return base64.b64decode(body)
+
+
+def _others(store: bytes, alias: str) -> list[bytes]:
+    """The entries of a store under other names."""
+    body, digest = store[:-_DIGEST_BYTES], store[-_DIGEST_BYTES:]
+    if not store.startswith(MAGIC) or _digest(body) != digest:
+        raise NotReadable("not a store, or not with the usual password")
+    return [entry for name, entry in _entries(body) if name != alias]
+
+
+def _store(entries: list[bytes]) -> bytes:
+    fresh = MAGIC + struct.pack(">II", _VERSION, len(entries)) + b"".join(entries)
+    return fresh + _digest(fresh)
 
 
 def _digest(body: bytes) -> bytes:

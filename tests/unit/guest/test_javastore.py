@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll.guest import javastore
-from atoll.guest.javastore import NotReadable, with_certificate
+from atoll.guest.javastore import NotReadable, with_certificate, without_certificate
 
 EMPTY = javastore.MAGIC + bytes([0, 0, 0, 2, 0, 0, 0, 0])
 EMPTY += javastore._digest(EMPTY)
@@ -29,6 +29,13 @@ def test_a_certificate_is_put_in_and_replaced() -> None:
     assert b"first" in three
     assert b"second" not in three
     assert three == with_certificate(one, "atoll", b"third", 3)
+
+
+def test_a_certificate_is_taken_out_under_every_name() -> None:
+    one = with_certificate(EMPTY, "other", b"first", 1)
+    two = with_certificate(with_certificate(one, "atoll", b"second", 2), "debian:atoll.pem", b"second", 3)
+    assert without_certificate(two, "atoll", b"second") == one
+    assert aliases(without_certificate(two, "atoll", b"")) == ["other", "debian:atoll.pem"]
 
 
 def test_an_entry_with_a_key_stays_as_it_is() -> None:
