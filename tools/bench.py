@@ -23,6 +23,7 @@ from bench_egress import egress
 from bench_evaluate import evaluate, first_result
 from bench_files import many_files
 from bench_inside import inside
+from bench_neighbours import SANDBOXES, neighbours
 from bench_pool import burst, claims, listing
 from bench_port import port
 from bench_row import Row, p50, timed_ms
@@ -40,6 +41,7 @@ class Bench:
     server: Server
     bare: Bare
     rounds: int
+    sandboxes: int
 
 
 def create(bench: Bench) -> Iterator[Row]:
@@ -112,17 +114,21 @@ BENCHES: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "burst": lambda bench: burst(bench.rounds),
     "listing": lambda bench: listing(bench.rounds),
 }
+BY_NAME_ONLY: dict[str, Callable[[Bench], Iterator[Row]]] = {
+    "neighbours": lambda bench: neighbours(bench.rounds, bench.sandboxes),
+}
+"""Those that take minutes."""
 
 
 @contextmanager
-def prepared(rounds: int) -> Iterator[Bench]:
+def prepared(rounds: int, sandboxes: int) -> Iterator[Bench]:
     layout = Layout.from_environment()
     folder = scratch.data_dir_create(layout)
     server = Server(folder, {})
     try:
         server.start()
         with Bare.open(layout, folder) as bare:
-            yield Bench(server, bare, rounds)
+            yield Bench(server, bare, rounds, sandboxes)
     finally:
         server.close()
         scratch.data_dir_remove(folder)
@@ -139,14 +145,15 @@ def show(row: Row) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="which measurements; all if none is named")
+    parser.add_argument("names", nargs="*", help="which measurements; all that take seconds if none is named")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--sandboxes", type=int, default=SANDBOXES, help="how many `neighbours` makes")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows: list[Row] = []
-    with prepared(options.rounds) as bench:
+    with prepared(options.rounds, options.sandboxes) as bench:
         for name in options.names or BENCHES:
-            for row in BENCHES[name](bench):
+            for row in (BENCHES | BY_NAME_ONLY)[name](bench):
                 rows.append(row)
                 if not options.json:
                     show(row)

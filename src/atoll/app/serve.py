@@ -10,6 +10,7 @@ import asyncio
 import fcntl
 import functools
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -36,7 +37,17 @@ log = structlog.get_logger(__name__)
 def run(settings: Settings, drain_on_stop: bool = False) -> None:
     """Serve until a signal comes. Raises an AtollError where it cannot."""
     logging.configure(settings)
+    descriptors_raise()
     anyio.run(serve, settings, drain_on_stop, backend_options={"use_uvloop": True})
+
+
+def descriptors_raise() -> None:
+    """As many open files as we may have: a shell's usual 1024 are used up by some sixty sandboxes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, limits.DESCRIPTORS_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        log.debug("descriptors", before=soft, now=wanted)
 
 
 async def serve(settings: Settings, drain_on_stop: bool = False, open_node: NodeOpener = open_node) -> None:

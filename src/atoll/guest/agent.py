@@ -87,7 +87,7 @@ class Agent:
         self.shells = Shells()
         self.contexts = Contexts(self)
         self.reseed.append(self.contexts.reseed)
-        self.memory = MemoryGuard(self.workers.own_pids, self.processes)
+        self.memory = MemoryGuard(self.workers.own_pids, self.processes, stirred=self.workers.stirred)
         self._listener = socket.create_server((settings.address, settings.port), backlog=128)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # connections get them from here
             self._listener.setsockopt(socket.SOL_SOCKET, option, limits.SOCKET_BUFFER_BYTES)

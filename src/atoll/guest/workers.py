@@ -138,6 +138,8 @@ def _killed() -> Refused:
 class Workers:
     def __init__(self, zygote: Zygote, pump: Pump, on_exit: ExitFunction, processes_max: int) -> None:
         self.processes_max = processes_max
+        self.stirred = threading.Event()
+        """Set whenever there may be one more process; whoever waits for that clears it first."""
         self._zygote = zygote
         self._pump = pump
         self._on_exit = on_exit
@@ -173,6 +175,8 @@ class Workers:
             self._forget(user)
             link = self.of(user)
             pending = link.begin(message, fds, on_start)
+        finally:
+            self.stirred.set()
         return lambda: link.wait_started(pending)
 
     def hand_over(self, user: User, request: dict[str, Any], fd: int) -> None:
@@ -184,6 +188,7 @@ class Workers:
 
     def hand_over_one_off(self, user: User, request: dict[str, Any], fd: int) -> None:
         self._zygote.fork(user, {"kind": "one_off", "request": request}, fd, self.processes_max)
+        self.stirred.set()
 
     def set_processes_max(self, processes_max: int) -> None:
         """For programs that start from now on."""

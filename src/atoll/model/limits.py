@@ -79,6 +79,7 @@ HELPER_S_MAX = 60.0  # a helper program (runsc, ip, nft) that takes longer is st
 BOOT_S_MAX = 30.0  # from `runsc start` to the guest's first answer
 MEMORY_RESERVE_BYTES = 512 * MIB  # what the host keeps for itself when a sandbox is admitted
 SANDBOXES_PER_NODE_MAX = 1000
+DESCRIPTORS_MAX = 1 << 20  # of the server: a sandbox holds 18 (seen), each connection of one out two more
 
 # --- disks ----------------------------------------------------------------------------------------------------------
 POOL_BYTES_MAX = 1024 * GIB  # a sparse image; larger pools are a filesystem of their own, which is used as it is
@@ -165,6 +166,7 @@ MEMORY_GUARD_FRACTION = 0.05  # the same for large sandboxes, of their memory
 MEMORY_GUARD_FILL_BYTES_PER_S = 4 * GIB  # the fastest that a process fills memory; sets how often to look
 MEMORY_GUARD_POLL_S_MIN = 0.01
 MEMORY_GUARD_POLL_S_MAX = 0.5
+MEMORY_GUARD_REST_S = 10.0  # while no program runs; the next one wakes the guard
 MEMORY_GUARD_RETURN_S = 1.0  # how long the memory of an ended process may take to be free again
 MEMORY_GUARD_VICTIM_BYTES_MIN = 8 * MIB  # ending anything smaller frees nothing
 MEMORY_GUARD_GROWTH_BYTES_MIN = 1 * MIB  # between two looks: who grows by this much is still filling memory

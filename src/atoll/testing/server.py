@@ -123,7 +123,14 @@ class Server:
             database.close()
 
     def sandboxes(self) -> list[dict[str, Any]]:
-        return list(self.request("GET", "/v1/sandboxes?state=running").json()["items"])
+        """All that run."""
+        found: list[dict[str, Any]] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page = self.request("GET", f"/v1/sandboxes?state=running&limit=200{cursor and '&cursor='}{cursor}").json()
+            found += page["items"]
+            cursor = page["next"]
+        return found
 
     def status(self) -> Any:
         """What the machine has, as the server says it."""

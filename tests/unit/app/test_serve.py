@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -120,3 +122,13 @@ def test_a_port_that_is_taken_is_said() -> None:
         with listening(f"127.0.0.1:{taken.getsockname()[1]}"):
             pass
     assert caught.value.code == "cannot_listen"
+
+
+def test_the_server_may_open_as_many_files_as_its_limit_allows() -> None:
+    """Whoever starts it from a shell has 1024, and some sixty sandboxes use those up."""
+    code = (
+        "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (256, 3000))\n"
+        "from atoll.app.serve import descriptors_raise; descriptors_raise(); print(r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said.splitlines()[-1] == "(3000, 3000)"

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import threading
 
 from atoll.guest import memory, tree
 from atoll.guest.processes import Process, Spec, Table
@@ -95,3 +97,27 @@ def test_what_is_small_is_not_worth_ending() -> None:
     guard = memory.MemoryGuard(set, Table(Pump()), lambda: sizes, lambda: [entry(2**22 + 1, limits.MIB)])
     guard.check()
     assert guard.kills == 0
+
+
+def test_it_rests_while_there_is_nobody_to_end_and_wakes_with_the_next() -> None:
+    """On this host there is always somebody; who is its own is told here."""
+    looks = threading.Semaphore(0)
+    stirred = threading.Event()
+    everybody = {int(name) for name in os.listdir("/proc") if name.isdecimal()}
+    own = set(range(1, 2**22))
+
+    def read() -> dict[str, int]:
+        looks.release()
+        return {"MemTotal": limits.GIB, "MemAvailable": limits.GIB}
+
+    guard = memory.MemoryGuard(lambda: own, Table(Pump()), read, stirred=stirred)
+    assert guard.nobody()
+    guard.start()
+    assert looks.acquire(timeout=5)
+    assert not looks.acquire(timeout=2 * limits.MEMORY_GUARD_POLL_S_MAX), "it rests"
+    own -= everybody
+    assert not guard.nobody()
+    stirred.set()
+    for _ in range(3):
+        assert looks.acquire(timeout=5), "it looks again and again"
+    own |= everybody  # the thread goes with the process; let it rest
