@@ -20,6 +20,7 @@ from atoll import Sandbox
 from atoll.testing.server import Server
 from tests import upstream
 from tests.registries import BASE, PORT, WORD, Registries, registries
+from tests.upstream import TLS_PORT
 
 pytestmark = pytest.mark.real
 
@@ -100,7 +101,8 @@ def server(place: tuple[Registries, upstream.Upstream], make_data_dir: Callable[
 
 @pytest.fixture(scope="module")
 def sandbox(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    secret = {"value": VALUE, "hosts": [f"good.test:{PORT}"], "basic": True}
+    hosts = [f"good.test:{PORT}", f"good.test:{TLS_PORT}"]
+    secret = {"value": VALUE, "hosts": hosts, "basic": True}
     assert server.request("PUT", "/v1/secrets/TOKEN", json=secret).status_code == 200
     with server.create("code", secrets=["TOKEN"]) as sandbox:
         for path, text in FILES.items():
@@ -147,6 +149,27 @@ def test_every_client_reaches_what_is_allowed_with_a_secret_that_it_does_not_hol
     assert sum(path == "/hello" and VALUE in shown for path, shown in registry.seen) == 6
     used = [event for event in sandbox.network.status().events if event.kind == "secret_used"]
     assert len(used) >= len(CLIENTS)
+
+
+def test_a_value_that_comes_back_is_covered_wherever_output_goes(
+    place: tuple[Registries, upstream.Upstream], sandbox: Sandbox
+) -> None:
+    """A command, its kept output, a context's print and result, a shell session and a terminal."""
+    sandbox.network.set_policy([f"good.test:{TLS_PORT}"])
+    url = f"https://good.test:{TLS_PORT}/x"
+    call = f"curl -sS -H {HEADER} {url}"
+    said = {"command": sandbox.commands.run(call).stdout, "process": sandbox.commands.start(call).wait().stdout}
+    get = f"requests.get('{url}', headers={{'Authorization': 'Bearer ' + os.environ['TOKEN']}}).text"
+    ran = sandbox.code.run(f"import os, requests\nr = {get}\nprint(r)\nr", check=True)
+    failed = sandbox.code.run("raise ValueError(r)").error
+    assert failed is not None
+    said |= {"print": ran.stdout, "result": ran.text or "", "error": failed.value, "traceback": failed.traceback}
+    with sandbox.shell() as shell:
+        said["shell"] = shell.run(call).stdout
+    with sandbox.terminals.open(call, cols=200) as terminal:
+        said["terminal"] = b"".join(terminal).decode()
+    assert {where for where, text in said.items() if "*" * len(VALUE) not in text} == set(), said
+    assert {where for where, text in said.items() if VALUE in text} == set()
 
 
 def test_neither_the_value_nor_the_authoritys_key_is_ever_inside(

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from atoll.model import limits
 from atoll.model.secret import held_back, masked
 from atoll.wire import guest
 from atoll.wire.node import GuestStream
 
-_OPERATIONS = ("process.", "context.", "code.", "shell.")  # those whose bytes are output; files are left as they are
+_OPERATIONS = ("process.", "contexts.", "shell.")  # those whose bytes are output; files are left as they are
 
 
 class _Masked:
@@ -36,7 +37,7 @@ class _Masked:
                 for kind, rest in waiting.items():
                     yield guest.Data(kind, rest)
                 waiting.clear()
-                yield message
+                yield self._covered(message)
                 continue
             text = masked(waiting.pop(message.kind, b"") + message.payload, self._values)
             kept = held_back(text, self._values)
@@ -47,6 +48,26 @@ class _Masked:
                 yield guest.Data(message.kind, text)
         for kind, rest in waiting.items():
             yield guest.Data(kind, rest)
+
+    def _covered(self, message: guest.Message) -> guest.Message:
+        """What is told in words, such as a result or an error of code: the texts in it, wherever they are."""
+        if isinstance(message, guest.Event | guest.End | guest.Ok):
+            return type(message)(_covered(message.value, self._values))
+        return message
+
+
+def _covered(value: Any, values: tuple[bytes, ...]) -> Any:
+    if isinstance(value, str):
+        # Character by character, so that what is no text of bytes stays what it is: values are ASCII.
+        for one in values:
+            if len(one) >= limits.SECRET_MASK_BYTES_MIN:
+                value = value.replace(one.decode("ascii"), "*" * len(one))
+        return value
+    if isinstance(value, dict):
+        return {key: _covered(item, values) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_covered(item, values) for item in value]
+    return value
 
 
 def masked_stream(stream: GuestStream, operation: str, values: tuple[bytes, ...]) -> GuestStream:

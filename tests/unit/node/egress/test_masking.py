@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atoll.guest import agent
+from atoll.node.egress import masking
 from atoll.node.egress.masking import masked_stream
 from atoll.wire import framing, guest
 
@@ -43,6 +45,25 @@ async def test_a_value_in_two_pieces(cut: int) -> None:
     if cut and cut < 4:
         return  # so little of a value is shown at once, so that prompts do not hang
     assert await read([whole[: 2 + cut], whole[2 + cut :]]) == b"a " + b"*" * len(VALUE) + b" z"
+
+
+async def test_results_and_errors_are_covered_in_all_their_texts() -> None:
+    """And numbers, keys and the shape of it stay as they are."""
+    told = {"text": f"'{VALUE.decode()}'", "lines": [1, None, {"value": f"x{VALUE.decode()}"}], "short": True}
+    messages: list[guest.Message] = [guest.Event(told), guest.Failure("code", "failed"), guest.End(told)]
+    stream = masked_stream(_Stream(messages), "contexts.run", (VALUE, b"short"))
+    covered = {"text": f"'{'*' * 13}'", "lines": [1, None, {"value": f"x{'*' * 13}"}], "short": True}
+    assert [message async for message in stream] == [
+        guest.Event(covered),
+        guest.Failure("code", "failed"),
+        guest.End(covered),
+    ]
+
+
+def test_all_operations_with_output_are_known_by_their_names() -> None:
+    """Each prefix is that of operations which the guest really has; one of them was misspelt once."""
+    for prefix in masking._OPERATIONS:
+        assert [name for name in agent.OPS if name.startswith(prefix)], prefix
 
 
 async def test_files_are_left_as_they_are() -> None:
