@@ -46,9 +46,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._bytes(int(self.path.split("/")[2]))
         if self.path == "/endless":
             return self._endless()
-        if self.path == "/redirect":
+        if self.path.startswith("/redirect"):
             self.send_response(302)
-            self.send_header("location", f"http://other.test:{HTTP_PORT}/secret-place")
+            rest = self.path.removeprefix("/redirect")
+            self.send_header("location", f"http://other.test:{HTTP_PORT}/secret-place{rest}")
             self.send_header("content-length", "0")
             return self.end_headers()
         lines = [f"{self.command} {self.path}", *(f"{name}: {value}" for name, value in self.headers.items())]
@@ -59,8 +60,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         length = int(self.headers.get("content-length") or 0)
-        size = len(self.rfile.read(length))
-        self._say(f"POST {size}\n".encode())
+        body = self.rfile.read(length)
+        self.server.bodies.append(body)  # type: ignore[attr-defined]
+        self._say(f"POST {len(body)}\n".encode())
 
     def _say(self, body: bytes) -> None:
         self.send_response(200)
@@ -96,6 +98,7 @@ class Web(http.server.ThreadingHTTPServer):
     ) -> None:
         """On an address, or on a socket that listens already, such as one in another namespace."""
         self.seen: list[str] = []
+        self.bodies: list[bytes] = []
         self._context = context
         super().__init__(address, _Handler, bind_and_activate=listener is None)
         if listener is not None:

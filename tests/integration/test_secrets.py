@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import secrets
+import sqlite3
+import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from atoll.cli.policy import policy as policy_command
+from atoll.control.vault import Vault, key_new
 from atoll.model.policy import HttpRule
 from atoll.model.secret import Grant, Hidden, Secret
 from atoll.testing.server import Server
@@ -233,6 +239,95 @@ def test_rotation_and_removal_reach_a_running_sandbox(server: Server, servers: U
         assert "atoll-secret-" in servers.tls.seen[-1]
 
 
+def test_a_placeholder_goes_nowhere_as_a_value_but_where_it_belongs(server: Server, servers: Upstream) -> None:
+    """From a real sandbox that may reach everything: by address, in plain, under another name, after a redirect, in
+    the path and in bodies of every kind. The control comes last, and only there is the value.
+    """
+    put(server, "STRAY", value="canary-stray-value", hosts=[f"good.test:{TLS_PORT}"])
+    policy = {"mode": "public", "allow": ["0.0.0.0/0:*"], "inspect": True}
+    with server.create(policy=policy, secrets=["STRAY"]) as sandbox:
+        header = '-H "Authorization: Bearer $STRAY"'
+        acts = [
+            f"curl -sk --max-time 5 {header} https://{upstream.WEB}:{TLS_PORT}/by-address",
+            f"curl -sk --max-time 5 {header} https://twin.test:{TLS_PORT}/other-name",
+            f"curl -sk --max-time 5 {header} -H 'Host: good.test:{TLS_PORT}' https://twin.test:{TLS_PORT}/lying",
+            f"curl -sk --max-time 5 {header} -H 'Host: twin.test:{TLS_PORT}' {SECURE}",
+            f"curl -s --max-time 5 {header} http://good.test:{HTTP_PORT}/plain",
+            f"curl -s --max-time 5 -L --location-trusted {header} http://good.test:{HTTP_PORT}/redirect",
+            f"curl -sk --max-time 5 https://good.test:{TLS_PORT}/path/$STRAY",
+            f'curl -s --max-time 5 --data "key=$STRAY" {SECURE}',
+            f'printf %s "$STRAY" | gzip | curl -s --max-time 5 -H "Content-Encoding: gzip" --data-binary @- {SECURE}',
+            f'(printf "${{STRAY:0:20}}"; sleep 0.2; printf "${{STRAY:20}}") | curl -sT - --max-time 5 {SECURE}',
+        ]
+        before = len(servers.tls.seen)
+        for act in acts:
+            sandbox.commands.run(act, timeout_s=20)
+        heard = [*servers.web.seen, *servers.other.seen, *servers.tls.seen[before:], *map(repr, servers.tls.bodies)]
+        assert len(servers.tls.seen) > before, "they did arrive"
+        assert any("atoll-secret-" in text for text in heard)
+        assert not any("canary-stray-value" in text for text in heard)
+        sandbox.commands.run(f"curl -sS {header} {SECURE}", check=True)
+        assert "Bearer canary-stray-value" in servers.tls.seen[-1]
+        events = sandbox.network.status().events
+        assert {"secret_used", "secret_strayed"} <= {event.kind for event in events}
+
+
+def test_a_secret_that_was_used_is_in_nothing_that_the_server_writes(server: Server, servers: Upstream) -> None:
+    """Log, database, journal and what is kept of networks; events, metrics and errors: in any usual spelling."""
+    value = "canary/used+value=9"
+    put(server, "USED", value=value, hosts=[f"good.test:{TLS_PORT}"], query=True)
+    with server.create(policy=["@web"], secrets=["USED"]) as sandbox:
+        call = f'curl -sS -H "X-Key: $USED" "{SECURE}?key=$USED"; curl -sS "http://good.test:{HTTP_PORT}/?$USED"'
+        sandbox.commands.run(call, check=True)
+        assert value in servers.tls.seen[-1]
+        sandbox.commands.run(f"curl -sS https://good.test:{TLS_PORT + 1}/?$USED")
+
+        def told() -> str:
+            return server.request("GET", f"/v1/events?target={sandbox.id}&limit=100").text
+
+        wait_until(lambda: "network.secret_used" in told(), 10, "its use is on record, by its name")
+        answers = [
+            told(),
+            server.request("GET", "/metrics").text,
+            server.request("GET", f"/v1/sandboxes/{sandbox.id}/network").text,
+            server.request("PUT", "/v1/secrets/USED", json={"value": value + "\n", "hosts": ["good.test"]}).text,
+            server.request("PUT", "/v1/secrets/USED", json={"value": value, "hosts": ["not a host"]}).text,
+        ]
+        files = [path for name in ("journal", "network") for path in (server.data / name).rglob("*")]
+        files += [server.log_path, *server.data.glob("atoll.db*"), *(server.data / "run").rglob("*.*")]
+        written = b"".join(path.read_bytes() for path in files if path.is_file()) + "".join(answers).encode()
+    raw = value.encode()
+    spellings = (raw, base64.b64encode(raw)[:-3], raw.hex().encode(), urllib.parse.quote(value, safe="").encode())
+    assert [spelling for spelling in spellings if spelling in written] == []
+    assert b"USED" in written, "the control"
+
+
+def test_a_new_key_encrypts_all_that_is_kept(make_server: Callable[..., Server], servers: Upstream) -> None:
+    """A line is put on top and the server started; then the old line could go. The sandbox notices nothing."""
+    server = make_server(**servers.settings)
+    put(server, "TOKEN", value=VALUE, hosts=[f"good.test:{TLS_PORT}"])
+    sandbox = server.create(policy=[f"good.test:{TLS_PORT}"], secrets=["TOKEN"])
+    sandbox.close()
+    path = server.data / "secrets.key"
+    old, new = path.read_bytes(), key_new()
+    assert {sealed.partition(":")[0] for sealed in sealed_values(server)} == {Vault(old).key_id}
+    server.stop()
+    path.write_bytes(new + old)
+    server.start()
+    assert {sealed.partition(":")[0] for sealed in sealed_values(server)} == {Vault(new).key_id}
+    again = server.connect(sandbox.id)
+    before = len(servers.tls.seen)
+    again.commands.run(f'curl -sS -H "X-Key: $TOKEN" {SECURE}', check=True)
+    assert VALUE in servers.tls.seen[before]
+    again.close()
+
+
+def sealed_values(server: Server) -> list[str]:
+    """As they lie in the database."""
+    with contextlib.closing(sqlite3.connect(f"file:{server.data}/atoll.db?mode=ro", uri=True)) as database:
+        return [str(row[0]) for row in database.execute("select sealed from secrets")]
+
+
 def test_a_secret_that_is_not_there_refuses_the_create(server: Server) -> None:
     answer = server.request("POST", "/v1/sandboxes", json={"template": "base", "secrets": ["MISSING"]})
     assert (answer.status_code, answer.json()["code"]) == (404, "secret_not_found")
@@ -251,6 +346,44 @@ def test_the_policy_holds_again_after_a_kill_of_the_server(server: Server, serve
         result = again.commands.run(f'curl -sS -H "X-Key: $KEPT" {SECURE}; curl -sS http://good.test:{HTTP_PORT}/')
         assert VALUE in servers.tls.seen[-1]
         assert "not_listed" in result.stdout
+
+
+def atoll(server: Server, *arguments: str) -> str:
+    """What `atoll policy` says."""
+    environment = {"ATOLL_URL": server.url, "ATOLL_API_KEY": server.key}
+    done = CliRunner().invoke(policy_command, arguments, env=environment, catch_exceptions=False)
+    return done.output
+
+
+def test_a_person_answers_from_the_command_line(server: Server) -> None:
+    """The question is in the audit log, too, from where webhooks hear of it; `always` is a rule from then on."""
+    url = f"http://other.test:{HTTP_PORT}/asked"
+    with server.create(policy={"ask": True, "ask_s": 30.0}) as sandbox:
+        assert "refused (would_ask)" in atoll(server, "test", sandbox.id, url)
+        waiting = sandbox.commands.start(f"curl -sS --max-time 20 {url}")
+        wait_until(lambda: "other.test" in atoll(server, "asks", sandbox.id), 20, "the question is there")
+        (ask,) = json.loads(atoll(server, "asks", sandbox.id, "--json"))
+        events = server.request("GET", f"/v1/events?target={sandbox.id}&action=sandbox.asks").json()["items"]
+        assert [event["detail"]["request"] for event in events] == [ask["id"]]
+        assert "always" in atoll(server, "answer", sandbox.id, ask["id"], "always")
+        assert "GET /asked" in waiting.wait().stdout
+        assert "GET /asked" in sandbox.commands.run(f"curl -sS --max-time 5 {url}").stdout, "nobody is asked again"
+        assert f"other.test:{HTTP_PORT}" in atoll(server, "show", sandbox.id)
+
+
+def test_a_trial_knows_rules_for_requests(server: Server) -> None:
+    """Method and path, as the same request would be judged; and that no secret goes along without TLS."""
+    put(server, "TRIED", value=VALUE, hosts=[f"good.test:{TLS_PORT}", f"good.test:{HTTP_PORT}"])
+    base = f"http://good.test:{HTTP_PORT}"
+    rule = {"host": "good.test", "methods": ["GET"], "path_prefixes": ["/pub"]}
+    with server.create(policy={"allow": ["@web"], "http": [rule]}, secrets=["TRIED"]) as sandbox:
+        for path, method, word in (("/pub/a", "GET", "allowed"), ("/pub", "PUT", "refused"), ("/x", "GET", "refused")):
+            assert atoll(server, "test", sandbox.id, base + path, "-X", method).startswith(word)
+            said = sandbox.commands.run(f"curl -sS -X {method} {base}{path}").stdout
+            assert ("http_rule" in said) == (word == "refused")
+        assert "TRIED" not in atoll(server, "test", sandbox.id, f"{base}/pub")
+        assert "TRIED" in atoll(server, "test", sandbox.id, f"https://good.test:{TLS_PORT}/pub")
+        assert atoll(server, "test", sandbox.id, f"good.test:{TLS_PORT}").startswith("allowed")
 
 
 def test_policy_through_api_and_audit_log(server: Server, servers: Upstream) -> None:

@@ -59,11 +59,12 @@ def set_(identity: str, file: Path | None, as_json: bool, **options: Any) -> Non
 @policy.command()
 @click.argument("identity", metavar="ID")
 @click.argument("url")
+@click.option("--method", "-X", default="GET", show_default=True, help="Of the request, where rules look at it.")
 @json_option
-def test(identity: str, url: str, as_json: bool) -> int:
-    """Say what would happen to a connection, and by which rule; the exit code is 1 if it would be refused."""
+def test(identity: str, url: str, method: str, as_json: bool) -> int:
+    """Say what would happen to a request or a connection, and by which rule; 1 is the exit code of a refusal."""
     with _found(identity) as found:
-        tested = found.network.test(url)
+        tested = found.network.test(url, method=method)
     if as_json:
         print_json(msgspec.to_builtins(tested))
     else:

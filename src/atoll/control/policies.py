@@ -29,7 +29,7 @@ from atoll.model.lifecycle import FINAL
 from atoll.model.policy import Policy, compile_policy, normal_name
 from atoll.model.sandbox import Sandbox
 from atoll.model.secret import PLACEHOLDER_PREFIX, Secret
-from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested
+from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested, Trial
 from atoll.wire.node import NodePort
 
 log = structlog.get_logger(__name__)
@@ -137,11 +137,11 @@ class Policies:
         sandbox = await self._live(principal, reference)
         return self._node.network_status(sandbox.id, after)
 
-    async def test(self, principal: Principal, reference: str, url: str) -> Tested:
-        """What would happen to a connection to an address such as https://example.org or example.org:22."""
-        host, port = parse_place(url)
+    async def test(self, principal: Principal, reference: str, url: str, method: str) -> Tested:
+        """What would happen to a request such as https://example.org/x, or a connection such as example.org:22."""
+        trial = parse_trial(url, method)
         sandbox = await self._live(principal, reference)
-        return await self._node.network_test(sandbox.id, host, port)
+        return await self._node.network_test(sandbox.id, trial)
 
     async def answer(self, principal: Principal, reference: str, ask_id: str, answer: str) -> Ask:
         """A person's word: `once` lets this one through, `always` also puts the place on the list."""
@@ -213,8 +213,8 @@ def event_detail(event: NetworkEvent) -> dict[str, str]:
     return {key: str(value) for key, value in asdict(event).items() if value and key not in skipped}
 
 
-def parse_place(url: str) -> tuple[str, int]:
-    """Host and port of an address; InvalidArgument (invalid_url) if it has none."""
+def parse_trial(url: str, method: str = "GET") -> Trial:
+    """The request or connection that an address means; InvalidArgument (invalid_url) if it has no host or port."""
     try:
         split = urlsplit(url if "://" in url else f"//{url}")
         port = split.port or _PORTS.get(split.scheme or "https", 0)
@@ -226,9 +226,11 @@ def parse_place(url: str) -> tuple[str, int]:
             f"{url[:200]!r} is not an address", code="invalid_url", hint="Write https://example.org or example.org:22."
         )
     try:
-        return str(ipaddress.IPv4Address(host)), port
+        host = str(ipaddress.IPv4Address(host))
     except ValueError:
-        return normal_name(host), port
+        host = normal_name(host)
+    path = (split.path or "/") if split.scheme in _PORTS else split.path
+    return Trial(host, port, method.upper(), path, plain=split.scheme in ("http", "ws"))
 
 
 def _placeholder() -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from atoll.node.host import Host
 from atoll.node.instance import Instance
-from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested
+from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested, Trial
 
 
 class NetworkPort:
@@ -24,8 +24,8 @@ class NetworkPort:
     def network_status(self, sandbox_id: str, after: int) -> NetworkStatus:
         return self._host.egress.status(sandbox_id, after)
 
-    async def network_test(self, sandbox_id: str, host: str, port: int) -> Tested:
-        return await self._host.egress.test(sandbox_id, host, port)
+    async def network_test(self, sandbox_id: str, trial: Trial) -> Tested:
+        return await self._host.egress.test(sandbox_id, trial)
 
     def network_answer(self, sandbox_id: str, ask_id: str, allowed: bool) -> Ask:
         return self._host.egress.answer(sandbox_id, ask_id, allowed)

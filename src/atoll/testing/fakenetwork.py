@@ -6,7 +6,7 @@ import anyio
 
 from atoll.model.errors import NotFound
 from atoll.model.policy import decide
-from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested
+from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested, Trial
 
 
 class FakeNetwork:
@@ -26,8 +26,8 @@ class FakeNetwork:
         events = tuple(event for target, event in self.network_events if target == sandbox_id and event.number > after)
         return NetworkStatus(asks=tuple(self.asks.values()), events=events)
 
-    async def network_test(self, sandbox_id: str, host: str, port: int) -> Tested:
-        verdict = decide(self.networks.get(sandbox_id, NetworkOrder()).rules, host, None, port)
+    async def network_test(self, sandbox_id: str, trial: Trial) -> Tested:
+        verdict = decide(self.networks.get(sandbox_id, NetworkOrder()).rules, trial.host, None, trial.port)
         return Tested(verdict.allowed, verdict.reason, verdict.rule, (), False)
 
     def network_answer(self, sandbox_id: str, ask_id: str, allowed: bool) -> Ask:  # noqa: ARG002 - one for all

@@ -72,6 +72,18 @@ class NetworkStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Trial:
+    """A connection to be judged without being made; with a path also a request on it."""
+
+    host: str
+    port: int
+    method: str = "GET"
+    path: str = ""
+    plain: bool = False
+    """Whether it is without TLS for sure, so that no secret goes along."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tested:
     """What would happen to a connection, and why."""
 

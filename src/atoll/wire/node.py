@@ -19,7 +19,7 @@ from atoll.model.template import Template
 from atoll.model.usage import Sample
 from atoll.model.volume import VolumeMount
 from atoll.wire import guest
-from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested
+from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested, Trial
 from atoll.wire.volumes import VolumePort
 
 
@@ -271,8 +271,8 @@ class NodePort(VolumePort, Protocol):
         """Counters, open questions, and what happened after the event of that number."""
         ...
 
-    async def network_test(self, sandbox_id: str, host: str, port: int) -> Tested:
-        """What would happen to a connection."""
+    async def network_test(self, sandbox_id: str, trial: Trial) -> Tested:
+        """What would happen to a connection, and to a request on it."""
         ...
 
     def network_answer(self, sandbox_id: str, ask_id: str, allowed: bool) -> Ask:

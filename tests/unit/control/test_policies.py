@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from atoll.control.policies import parse_place
+from atoll.control.policies import parse_trial
 from atoll.model.errors import Conflict, InvalidArgument, NotFound
 from atoll.model.policy import Policy, decide
 from atoll.model.sandbox import SandboxSpec
 from atoll.model.secret import Grant, Secret
 from atoll.testing.clock import VirtualClock
 from atoll.testing.nodes import FakeNode
+from atoll.wire.network import Trial
 from tests.unit.control.conftest import Opener, World
 
 pytestmark = pytest.mark.anyio
@@ -84,10 +85,10 @@ async def test_a_rotated_secret_reaches_the_node_at_once(world: World) -> None:
 
 
 def test_places() -> None:
-    assert parse_place("https://A.test/x") == ("a.test", 443)
-    assert parse_place("http://a.test") == ("a.test", 80)
-    assert parse_place("a.test:22") == ("a.test", 22)
-    assert parse_place("192.0.2.1:5432") == ("192.0.2.1", 5432)
+    assert parse_trial("https://A.test/x", "put") == Trial("a.test", 443, "PUT", "/x")
+    assert parse_trial("http://a.test") == Trial("a.test", 80, "GET", "/", plain=True)
+    assert parse_trial("a.test:22") == Trial("a.test", 22)
+    assert parse_trial("192.0.2.1:5432") == Trial("192.0.2.1", 5432)
     for wrong in ("", "https://", "ftp://a.test", "a.test:99999"):
         with pytest.raises(InvalidArgument):
-            parse_place(wrong)
+            parse_trial(wrong)

@@ -42,7 +42,8 @@ async def change_secrets(call: Call[SandboxSecrets, Nothing]) -> PolicyView:
 
 
 async def test(call: Call[PolicyTest, Nothing]) -> PolicyTested:
-    return PolicyTested.of(await call.control.policies.test(call.principal, call.path["sandbox"], call.body.url))
+    asked = (call.path["sandbox"], call.body.url, call.body.method)
+    return PolicyTested.of(await call.control.policies.test(call.principal, *asked))
 
 
 async def network(call: Call[Nothing, NetworkQuery]) -> NetworkView:

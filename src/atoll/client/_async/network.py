@@ -53,13 +53,14 @@ class AsyncNetwork:
             "PUT", f"{self._path}/secrets", PolicyView, SandboxSecrets(secrets=list(names))
         )
 
-    async def test(self, url: str) -> PolicyTested:
-        """What would happen to a connection, and by which rule.
+    async def test(self, url: str, *, method: str = "GET") -> PolicyTested:
+        """What would happen to a request (`https://example.org/x`) or a connection (`example.org:22`), and why.
 
         Example:
             print((await sb.network.test("https://example.org")).allowed)
         """
-        return await self._transport.call("POST", f"{self._path}/policy/test", PolicyTested, PolicyTest(url=url))
+        body = PolicyTest(url=url, method=method)
+        return await self._transport.call("POST", f"{self._path}/policy/test", PolicyTested, body)
 
     async def status(self, *, after: int = 0) -> NetworkView:
         """Counters, open questions, and what happened after the event of that number.

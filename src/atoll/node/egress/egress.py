@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 
 from atoll.model import limits
 from atoll.model.errors import InvalidArgument, NotFound
+from atoll.model.policy import Verdict, request_refusal
 from atoll.model.secret import env_of
 from atoll.node.egress.addresses import Network as AddressRange
 from atoll.node.egress.dns_server import DNS_PORT, DnsServer
@@ -31,7 +32,7 @@ from atoll.node.egress.proxy import Proxy
 from atoll.node.egress.resolver import Resolver, Server
 from atoll.node.network import plan
 from atoll.node.network.netns import Network
-from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested
+from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested, Trial
 
 log = structlog.get_logger("atoll.egress")
 
@@ -155,13 +156,17 @@ class Egress:
     def answer(self, sandbox_id: str, ask_id: str, allowed: bool) -> Ask:
         return self._post(sandbox_id).gate.answer(ask_id, allowed)
 
-    async def test(self, sandbox_id: str, host: str, port: int) -> Tested:
-        """What would happen to a connection."""
+    async def test(self, sandbox_id: str, trial: Trial) -> Tested:
+        """What would happen to a connection, and to a request on it."""
         gate = self._post(sandbox_id).gate
+        host, port = trial.host, trial.port
         if not 1 <= port <= 65535:
             raise InvalidArgument("a port is between 1 and 65535", code="invalid_port")
         verdict, addresses = await self._bench.test(gate, host, port)
-        grants = gate.grants_for(host, port)
+        rules = gate.order.rules.http_rules(host)
+        if verdict.allowed and trial.path and request_refusal(rules, trial.method, trial.path):
+            verdict = Verdict(False, "http_rule", rules[0].host)
+        grants = [] if trial.plain else gate.grants_for(host, port)
         return Tested(
             allowed=verdict.allowed,
             reason=verdict.reason,

@@ -127,12 +127,12 @@ class Bench:
             return await self._test_name(gate, host, port)
         reason = self.forbidden(target)
         verdict = Verdict(False, reason) if reason else decide(gate.order.rules, None, target, port)
-        return verdict, (target,)
+        return _or_asked(gate, verdict), (target,)
 
     async def _test_name(self, gate: Gate, name: str, port: int) -> tuple[Verdict, tuple[IPv4Address, ...]]:
         verdict = decide(gate.order.rules, name, None, port)
         if not verdict.allowed:
-            return verdict, ()
+            return _or_asked(gate, verdict), ()
         answer = await self._resolver.resolve(name)
         if not answer.addresses:
             return Verdict(False, "no_such_name", verdict.rule), ()
@@ -140,6 +140,11 @@ class Bench:
         if not reachable:
             return Verdict(False, "private_address", verdict.rule), answer.addresses
         return decide(gate.order.rules, name, reachable[0], port), reachable
+
+
+def _or_asked(gate: Gate, verdict: Verdict) -> Verdict:
+    """What nothing speaks for or against waits for a person, where one is to be asked."""
+    return Verdict(False, "would_ask") if verdict.unlisted and gate.order.rules.policy.ask else verdict
 
 
 def _told(gate: Gate, target: IPv4Address, port: int) -> str:

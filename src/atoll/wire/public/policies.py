@@ -101,13 +101,14 @@ class SandboxSecrets(Request):
 
 
 class PolicyTest(Request):
-    """An address to try: `https://example.org/x`, or `example.org:22`."""
+    """What to try: a request, `https://example.org/x` with its method, or a connection, `example.org:22`."""
 
     url: str
+    method: str = "GET"
 
 
 class PolicyTested(Answer):
-    """What would happen to a connection, by which rule, and whether its requests would be looked at."""
+    """What would happen, by which rule, and whether requests would be looked at; `would_ask` waits for a person."""
 
     allowed: bool
     reason: str
