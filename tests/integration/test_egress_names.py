@@ -87,7 +87,13 @@ def test_a_front_is_seen_through_where_tls_is_opened(gate: Stage, servers: Upstr
     secret = Secret("TOKEN", (f"good.test:{TLS_PORT}", f"good.test:{H2_PORT}")).checked()
     grant = Grant(secret, secret.rules(), "atoll-secret-" + "0" * 32, Hidden("canary-value"))
     rule = HttpRule("good.test", path_prefixes=("/x",))
-    ways: tuple[dict[str, Any], ...] = ({"inspect": True}, {"http": (rule,)}, {"grants": (grant,)})
+    bare = HttpRule("good.test")  # a rule that names the host and nothing else opens TLS to that host alone
+    ways: tuple[dict[str, Any], ...] = (
+        {"inspect": True},
+        {"http": (bare,)},
+        {"http": (rule,)},
+        {"grants": (grant,)},
+    )
     for way in ways:
         gate.allow(f"good.test:{TLS_PORT}", f"good.test:{H2_PORT}", **way)
         known = gate.egress.inside(BOX)
