@@ -151,27 +151,6 @@ def test_every_client_reaches_what_is_allowed_with_a_secret_that_it_does_not_hol
     assert len(used) >= len(CLIENTS)
 
 
-def test_a_value_that_comes_back_is_covered_wherever_output_goes(
-    place: tuple[Registries, upstream.Upstream], sandbox: Sandbox
-) -> None:
-    """A command, its kept output, a context's print and result, a shell session and a terminal."""
-    sandbox.network.set_policy([f"good.test:{TLS_PORT}"])
-    url = f"https://good.test:{TLS_PORT}/x"
-    call = f"curl -sS -H {HEADER} {url}"
-    said = {"command": sandbox.commands.run(call).stdout, "process": sandbox.commands.start(call).wait().stdout}
-    get = f"requests.get('{url}', headers={{'Authorization': 'Bearer ' + os.environ['TOKEN']}}).text"
-    ran = sandbox.code.run(f"import os, requests\nr = {get}\nprint(r)\nr", check=True)
-    failed = sandbox.code.run("raise ValueError(r)").error
-    assert failed is not None
-    said |= {"print": ran.stdout, "result": ran.text or "", "error": failed.value, "traceback": failed.traceback}
-    with sandbox.shell() as shell:
-        said["shell"] = shell.run(call).stdout
-    with sandbox.terminals.open(call, cols=200) as terminal:
-        said["terminal"] = b"".join(terminal).decode()
-    assert {where for where, text in said.items() if "*" * len(VALUE) not in text} == set(), said
-    assert {where for where, text in said.items() if VALUE in text} == set()
-
-
 def test_neither_the_value_nor_the_authoritys_key_is_ever_inside(
     place: tuple[Registries, upstream.Upstream], server: Server, sandbox: Sandbox
 ) -> None:
@@ -218,3 +197,27 @@ def _contains(path: Path, wanted: bytes) -> bool:
         return False
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
         return content.find(wanted) >= 0
+
+
+def test_a_value_that_comes_back_is_covered_wherever_output_goes(
+    place: tuple[Registries, upstream.Upstream], sandbox: Sandbox
+) -> None:
+    """A command, its kept output, a context's print and result, a shell session and a terminal.
+
+    The last one here: from now on the value is in the memory of programs that were answered with it.
+    """
+    sandbox.network.set_policy([f"good.test:{TLS_PORT}"])
+    url = f"https://good.test:{TLS_PORT}/x"
+    call = f"curl -sS -H {HEADER} {url}"
+    said = {"command": sandbox.commands.run(call).stdout, "process": sandbox.commands.start(call).wait().stdout}
+    get = f"requests.get('{url}', headers={{'Authorization': 'Bearer ' + os.environ['TOKEN']}}).text"
+    ran = sandbox.code.run(f"import os, requests\nr = {get}\nprint(r)\nr", check=True)
+    failed = sandbox.code.run("raise ValueError(r)").error
+    assert failed is not None
+    said |= {"print": ran.stdout, "result": ran.text or "", "error": failed.value, "traceback": failed.traceback}
+    with sandbox.shell() as shell:
+        said["shell"] = shell.run(call).stdout
+    with sandbox.terminals.open(call, cols=200) as terminal:
+        said["terminal"] = b"".join(terminal).decode()
+    assert {where for where, text in said.items() if "*" * len(VALUE) not in text} == set(), said
+    assert {where for where, text in said.items() if VALUE in text} == set()
