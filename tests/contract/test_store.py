@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 import sqlalchemy as sa
 from alembic import command
@@ -206,6 +208,72 @@ async def test_a_transaction_that_fails_leaves_nothing(store: Store) -> None:
     with pytest.raises(RuntimeError):
         await store.write(half)
     assert await store.read(rows.live) == []
+
+
+async def test_writes_that_come_together_are_one_transaction_and_each_is_all_or_nothing(store: Store) -> None:
+    begun, may_go = threading.Event(), threading.Event()
+    commits: list[None] = []
+    sa.event.listen(store._engine, "commit", lambda _connection: commits.append(None))
+    failed: list[BaseException] = []
+
+    def first(_: sa.Connection) -> None:
+        begun.set()
+        assert may_go.wait(10)
+
+    def half(connection: sa.Connection) -> None:
+        rows.add(connection, record(2))
+        raise RuntimeError("in the middle")
+
+    async def fail() -> None:
+        with pytest.raises(RuntimeError) as caught:
+            await store.write(half)
+        failed.append(caught.value)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(store.write, first)
+        await anyio.to_thread.run_sync(begun.wait)
+        tasks.start_soon(store.write, rows.add, record(1))
+        tasks.start_soon(fail)
+        tasks.start_soon(store.write, rows.add, record(3))
+        await anyio.wait_all_tasks_blocked()
+        may_go.set()
+    assert len(failed) == 1
+    assert {one.sandbox.id for one in await store.read(rows.live)} == {record(n).sandbox.id for n in (1, 3)}
+    assert len(commits) == 2, "the first alone, and then all that had come meanwhile"
+
+
+async def test_a_commit_that_fails_fails_all_that_were_in_it(store: Store) -> None:
+    begun, may_go = threading.Event(), threading.Event()
+    refused: list[str] = []
+    commits = iter(("of the first", "of the others"))
+
+    def first(_: sa.Connection) -> None:
+        begun.set()
+        assert may_go.wait(10)
+
+    def refuse(_connection: object) -> None:
+        if next(commits) == "of the others":
+            raise sa.exc.OperationalError("COMMIT", None, sqlite3.OperationalError("disk I/O error"))
+
+    sa.event.listen(store._engine, "commit", refuse)
+
+    async def add(number: int) -> None:
+        try:
+            await store.write(rows.add, record(number))
+        except Unavailable as error:
+            refused.append(error.code)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(store.write, first)
+        await anyio.to_thread.run_sync(begun.wait)
+        tasks.start_soon(add, 1)
+        tasks.start_soon(add, 2)
+        await anyio.wait_all_tasks_blocked()
+        may_go.set()
+    assert refused == ["database_unavailable"] * 2
+    assert await store.read(rows.live) == []
+    sa.event.remove(store._engine, "commit", refuse)
+    await store.write(rows.add, record(1))  # and the writer goes on
 
 
 async def test_pages_go_on_where_the_last_one_ended(store: Store) -> None:

@@ -104,10 +104,13 @@ class Events:
     async def flush(self) -> None:
         """Write what is queued."""
         while self._queue:
-            batch = [self._queue[index] for index in range(min(len(self._queue), limits.EVENT_PAGE_MAX))]
-            await self._store.write(rows.add_many, batch)
-            for _ in batch:
-                self._queue.popleft()
+            # Taken out first: at a stop somebody else may flush while this is being written, and none is written twice.
+            batch = [self._queue.popleft() for _ in range(min(len(self._queue), limits.EVENT_PAGE_MAX))]
+            try:
+                await self._store.write(rows.add_many, batch)
+            except Exception:
+                self._queue.extendleft(reversed(batch))
+                raise
             self.written()
 
     async def flush_step(self) -> None:

@@ -166,7 +166,8 @@ class Ledger:
                 return before
             if await self._store.write(_move, record, after, self._event(record, after, note, by)):
                 break
-            record = None  # what was in memory is no longer so: ask the database
+            # What was in memory is no longer so: somebody here was faster, and says so there, or the database knows.
+            record = known if (known := self._live.get(sandbox_id)) is not record else None
         self._remember(replace(record, sandbox=after))
         self._events.written()
         if after.state in FINAL:

@@ -56,6 +56,15 @@ class Shown:
     event: Event | None
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What there is to send now, when there will be more, and whether anybody wants to hear of what happens."""
+
+    due: list[Delivery]
+    next_due: datetime | None
+    listened_to: bool
+
+
 class Webhooks:
     """The webhooks of one server, and the loop that sends to them."""
 
@@ -69,6 +78,7 @@ class Webhooks:
         self._metrics = metrics
         self._send = send
         self._room = anyio.CapacityLimiter(limits.WEBHOOK_AT_ONCE_MAX)
+        self._changed = anyio.Event()
         self.forms: dict[str, Form] = {NATIVE: post_of}
         """How an event is told, by the form of a webhook; a façade adds its vendor's."""
 
@@ -103,6 +113,7 @@ class Webhooks:
         kept = replace(hook, secret=self._vault.seal(hook.secret, _label(hook)))
         await self._store.write(_add, kept, self._events.of(by, "webhook.created", target=hook.id, detail={"url": url}))
         self._events.written()
+        self._changed.set()
         return hook
 
     async def every(self, owner: str) -> list[Webhook]:
@@ -120,6 +131,7 @@ class Webhooks:
             _change, kept, self._events.of(by, "webhook.changed", target=hook.id, detail={"url": hook.url})
         )
         self._events.written()
+        self._changed.set()
         return hook
 
     async def remove(self, by: Principal, hook_id: str) -> None:
@@ -133,17 +145,18 @@ class Webhooks:
         return await self._store.read(_deliveries, hook_id)
 
     async def step(self) -> None:
-        """Send what is due, then wait for more."""
+        """Send what is due, then wait for more. Where nobody listens, what happens to sandboxes wakes nobody."""
+        self._changed = anyio.Event()
         added = self._events.next_added()
-        due = await self._store.read(rows.due, self._clock.now(), limits.WEBHOOK_AT_ONCE_MAX * 4)
+        now = self._clock.now()
+        work = await self._store.read(_work, now)
         async with anyio.create_task_group() as tasks:
-            for delivery in due:
+            for delivery in work.due:
                 tasks.start_soon(self._deliver, delivery)
-        if not due:
-            now = self._clock.now()
+        if not work.due:
             look_at = now + timedelta(seconds=limits.WEBHOOK_LOOK_S)
-            next_due = await self._store.read(rows.next_due)
-            await self._clock.wait_until(min(look_at, max(next_due or look_at, now)), added)
+            wake_at = min(look_at, max(work.next_due or look_at, now))
+            await self._clock.wait_until(wake_at, added if work.listened_to else self._changed)
 
     async def reseal(self) -> None:
         """Encrypt with the first key what is encrypted with an older one, or not at all; done at start."""
@@ -258,6 +271,11 @@ def _check(url: str, actions: tuple[str, ...], name: str, secret: str, form: str
         )
     if any(len(action) > 64 or " " in action for action in actions):
         raise InvalidArgument("an action is too long", code="invalid_actions")
+
+
+def _work(connection: Connection, now: datetime) -> Work:
+    due = rows.due(connection, now, limits.WEBHOOK_AT_ONCE_MAX * 4)
+    return Work(due, rows.next_due(connection), rows.any_listens(connection))
 
 
 def _add(connection: Connection, hook: Webhook, event: Event) -> None:

@@ -207,6 +207,7 @@ CGROUP_REMOVE_S_MAX = 10.0  # processes that were killed and still hold their gr
 CLOCK_JUMP_S_MIN = 5.0  # a clock that was moved by less was only put right, and deadlines stay where they are
 CLOCK_LOOK_S = 1.0  # between two looks at the machine's clock while waiting for a moment: it may have been set
 DATABASE_BUSY_S = 5.0  # how long a statement waits for another writer; a transaction of ours takes milliseconds
+DATABASE_GROUP_MAX = 64  # writes in one transaction: enough for a burst, and none of them waits long for the others
 DATABASE_CONNECTIONS_MAX = 5  # one writer, and readers that a slow page does not block
 KEY_CACHE_ENTRIES_MAX = 1024  # keys in use at one moment; more only means more look-ups
 KEY_CACHE_S = 5.0  # how long a revoked key may still be honoured by another server process

@@ -64,6 +64,25 @@ async def settled(world: Any, hook: Any, state: str) -> Any:
             await anyio.sleep(0.005)
 
 
+async def test_where_nobody_listens_what_happens_wakes_nobody(world: Any, receiver: Receiver) -> None:
+    looks: list[None] = []
+    read = world.control.accounts.webhooks._store.read
+
+    async def counted(query: Any, *arguments: Any) -> Any:
+        if query.__name__ == "_work":
+            looks.append(None)
+        return await read(query, *arguments)
+
+    world.control.accounts.webhooks._store.read = counted
+    for _ in range(3):
+        await world.control.sandbox_create(world.me, SandboxSpec())
+    await anyio.wait_all_tasks_blocked()
+    assert not looks
+    await world.control.accounts.webhooks.create(world.me, "https://example.org/x", ("sandbox.running",))
+    await world.control.sandbox_create(world.me, SandboxSpec())
+    await receiver.wait(1)
+
+
 async def test_a_delivery_is_signed_and_says_what_happened(world: Any, receiver: Receiver) -> None:
     hook = await world.control.accounts.webhooks.create(world.me, "https://example.org/x", ("sandbox.running",))
     sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, select
 
 from atoll.control.store import events, quotas, sandboxes, usage
 from atoll.control.store.moments import to_us
+from atoll.control.store.prepared import Prepared, adding
 from atoll.control.store.sandboxes import Record
 from atoll.control.store.schema import idempotency
 from atoll.model import limits
@@ -50,7 +51,7 @@ def create(
     events.add(connection, event)
     if once is not None:
         row = {"body_hash": once.body_hash, "sandbox_id": record.sandbox.id, "created_us": to_us(now)}
-        connection.execute(insert(idempotency), {"owner": record.owner, "key": once.key, **row})
+        _ADD_ONCE.change(connection, {"owner": record.owner, "key": once.key, **row})
     return None
 
 
@@ -60,18 +61,19 @@ def forget(connection: Connection, before: datetime) -> int:
 
 
 def _earlier(connection: Connection, owner: str, once: Once, now: datetime) -> Record | None:
-    mine = (idempotency.c.owner == owner) & (idempotency.c.key == once.key)
-    row = connection.execute(select(idempotency).where(mine)).one_or_none()
-    if row is None:
+    known = _ONCE.rows(connection, {"once_owner": owner, "once_key": once.key})
+    if not known:
         return None
-    found = sandboxes.by_id(connection, row.sandbox_id)
-    too_old = row.created_us < to_us(now - timedelta(seconds=limits.IDEMPOTENCY_KEPT_S))
+    body_hash, sandbox_id, created_us = known[0]
+    found = sandboxes.by_id(connection, sandbox_id)
+    too_old = created_us < to_us(now - timedelta(seconds=limits.IDEMPOTENCY_KEPT_S))
     # A create that failed made nothing: whoever asks again with the same key wants it tried again.
     failed = found is None or found.sandbox.end_reason is EndReason.START_FAILED
     if too_old or failed:
+        mine = (idempotency.c.owner == owner) & (idempotency.c.key == once.key)
         connection.execute(delete(idempotency).where(mine))
         return None
-    if row.body_hash != once.body_hash:
+    if body_hash != once.body_hash:
         raise Conflict(
             "this idempotency key was used for a different create",
             code="idempotency_conflict",
@@ -104,3 +106,11 @@ def over_budget(quota: Quota, wall_s: float, money: float) -> bool:
 
 def month_begin(now: datetime) -> datetime:
     return now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+_ADD_ONCE = adding(idempotency)
+_ONCE = Prepared(
+    select(idempotency.c.body_hash, idempotency.c.sandbox_id, idempotency.c.created_us).where(
+        idempotency.c.owner == bindparam("once_owner"), idempotency.c.key == bindparam("once_key")
+    )
+)

@@ -4,8 +4,9 @@ Queries are plain functions that take a connection; a whole transaction runs in 
 and not one for every statement (seen: a write of one row 0.3 ms this way, 0.8 to 2 ms with an asynchronous driver).
 
 SQLite allows one writer at a time. A writer takes the lock when it begins (BEGIN IMMEDIATE), not in the middle, where
-it could only fail; writers of this process queue for it here, others (a backup, a second process) are waited for by
-SQLite itself. A transaction that has begun is waited for even by a caller who is cancelled, so its outcome is known.
+it could only fail; writes of this process are one thread's (`writer.py`), others (a backup, a second process) are
+waited for by SQLite itself. What was given to the writer is waited for even by a caller who is cancelled, so its
+outcome is known.
 
 PostgreSQL would allow many. There a writer begins with an advisory lock, so that what holds on one database holds on
 the other: whoever counts and then adds is alone, and the numbers of events are in the order of their commits.
@@ -13,8 +14,8 @@ the other: whoever counts and then adds is alone, and the numbers of events are 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -22,16 +23,19 @@ import anyio
 import anyio.to_thread
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DatabaseError, DataError, InterfaceError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from atoll.control.store.prepared import Prepared
+from atoll.control.store.writer import Writer
 from atoll.model import limits
 from atoll.model.errors import Internal, InvalidArgument, Unavailable
 
 _WRITER_LOCK = 0x61746F6C6C  # "atoll"; one number for all that write to this database
+_BEGIN = Prepared(text("BEGIN IMMEDIATE"))
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,7 +48,7 @@ class Store:
         self._engine = engine
         self._reader = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._reading = anyio.CapacityLimiter(limits.DATABASE_CONNECTIONS_MAX - 1)
-        self._writing = anyio.CapacityLimiter(1)
+        self._writer = Writer(engine, keep_connection=engine.dialect.name == "sqlite")
 
     @classmethod
     @asynccontextmanager
@@ -52,11 +56,13 @@ class Store:
         """Open the database at an SQLAlchemy address, with its schema brought up to date."""
         engine = _engine(url)
         store = cls(engine)
+        store._writer.start()
         try:
             await store.write(_migrate)
             yield store
         finally:
             with anyio.CancelScope(shield=True):
+                await store._writer.close()
                 await anyio.to_thread.run_sync(engine.dispose)
 
     async def read(self, query: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs) -> T:
@@ -66,16 +72,17 @@ class Store:
             with self._reader.connect() as connection:
                 return query(connection, *arguments, **options)
 
-        return await _in_thread(run, self._reading)
+        with _meaning():
+            return await anyio.to_thread.run_sync(run, limiter=self._reading)
 
     async def write(self, query: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs) -> T:
         """The answer of a query that runs as one transaction: all of it or nothing."""
 
-        def run() -> T:
-            with self._engine.connect().execution_options(atoll_writer=True) as connection, connection.begin():
-                return query(connection, *arguments, **options)
+        def run(connection: Connection) -> T:
+            return query(connection, *arguments, **options)
 
-        return await _in_thread(run, self._writing)
+        with _meaning():
+            return await self._writer.run(run)
 
 
 def sqlite_url(path: Path) -> str:
@@ -119,10 +126,11 @@ def _engine(url: str) -> Engine:
     return engine
 
 
-async def _in_thread(run: Callable[[], T], limiter: anyio.CapacityLimiter) -> T:
-    """Run a transaction. A database that is locked for too long, full or gone is a reason to retry, not a bug."""
+@contextmanager
+def _meaning() -> Iterator[None]:
+    """What an error means: a database that is locked for too long, full or gone is a reason to retry, not a bug."""
     try:
-        return await anyio.to_thread.run_sync(run, limiter=limiter)
+        yield
     except (OperationalError, InterfaceError, PoolTimeoutError) as error:
         raise Unavailable(
             "the database does not answer", code="database_unavailable", hint="Try again.", detail=str(error)
@@ -148,7 +156,7 @@ def _on_connect(connection: DBAPIConnection, _record: object) -> None:
 
 def _on_begin(connection: Connection) -> None:
     if connection.get_execution_options().get("atoll_writer"):
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        _BEGIN.change(connection, {})
 
 
 def _on_begin_postgresql(connection: Connection) -> None:

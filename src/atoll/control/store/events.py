@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, func, insert, or_, select
 
 from atoll.control.store.moments import from_us, to_us
+from atoll.control.store.prepared import Prepared
 from atoll.control.store.schema import events, webhook_deliveries, webhooks
 from atoll.model import ids
 from atoll.model.event import Event, matches
@@ -36,15 +37,15 @@ class EventFilter:
 
 def add(connection: Connection, event: Event) -> None:
     """Write an event, and a delivery for each webhook that wants it."""
-    number = connection.execute(_ADD, _to_row(event)).scalar_one()
+    number = _ADD.rows(connection, _to_row(event))[0][0]
     if not event.action.startswith("sandbox."):
         return
-    for hook in connection.execute(_HOOKS, {"hook_owner": event.owner}):
-        if matches(event.action, tuple(hook.actions.split())):
+    for hook_id, actions in _HOOKS.rows(connection, {"hook_owner": event.owner}):
+        if matches(event.action, tuple(actions.split())):
             at_us = to_us(event.at)
             delivery = {
                 "id": ids.mint(ids.DELIVERY, at_us // 1000, secrets.token_bytes(16)),
-                "webhook_id": hook.id,
+                "webhook_id": hook_id,
                 "event_number": number,
                 "state": "pending",
                 "attempts": 0,
@@ -148,8 +149,14 @@ def _from_row(row: Row[Any]) -> Event:
     )
 
 
-_ADD = insert(events).returning(events.c.number)
+_ADD = Prepared(
+    insert(events)
+    .values({column.name: bindparam(column.name) for column in events.columns if column is not events.c.number})
+    .returning(events.c.number)
+)
 _ADD_DELIVERY = insert(webhook_deliveries)
-_HOOKS = select(webhooks.c.id, webhooks.c.actions).where(
-    webhooks.c.owner == bindparam("hook_owner"), webhooks.c.removed_us.is_(None), webhooks.c.enabled == 1
+_HOOKS = Prepared(
+    select(webhooks.c.id, webhooks.c.actions).where(
+        webhooks.c.owner == bindparam("hook_owner"), webhooks.c.removed_us.is_(None), webhooks.c.enabled == 1
+    )
 )

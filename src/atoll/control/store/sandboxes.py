@@ -5,6 +5,7 @@ States change by compare-and-set: `move` names the state it comes from, and of t
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from sqlalchemy import Connection, Row, Select, and_, bindparam, func, insert, o
 from sqlalchemy.exc import IntegrityError
 
 from atoll.control.store.moments import from_us, to_us
+from atoll.control.store.prepared import Prepared, adding
 from atoll.control.store.schema import sandbox_metadata, sandboxes
 from atoll.model.errors import Conflict
 from atoll.model.lifecycle import EndReason, SleepReason, State
@@ -57,7 +59,7 @@ def add(connection: Connection, record: Record) -> None:
     """Put a new sandbox on record; Conflict if a live one of this owner has its name, or any its external id."""
     sandbox = record.sandbox
     try:
-        connection.execute(_ADD, _to_row(record))
+        _ADD.change(connection, _to_row(record))
     except IntegrityError as error:
         if "external" in str(error.orig):
             raise Conflict(
@@ -130,12 +132,18 @@ def count_by_state(connection: Connection, owner: str | None = None) -> dict[Sta
 
 def move(connection: Connection, sandbox_id: str, source: State, target: State, changes: Mapping[str, Any]) -> bool:
     """Change the state if it still is `source`; says whether it was."""
-    statement = (
+    known = {"moved_id": sandbox_id, "source": source.value, "state": target.value}
+    return _move(tuple(sorted(changes))).change(connection, {**known, **changes}) == 1
+
+
+@functools.cache
+def _move(columns: tuple[str, ...]) -> Prepared:
+    """The statement that changes these columns together with the state; there are as many as kinds of steps."""
+    return Prepared(
         update(sandboxes)
-        .where(sandboxes.c.id == sandbox_id, sandboxes.c.state == source.value)
-        .values(state=target.value, **changes)
+        .where(sandboxes.c.id == bindparam("moved_id"), sandboxes.c.state == bindparam("source"))
+        .values({name: bindparam(name) for name in ("state", *columns)})
     )
-    return connection.execute(statement).rowcount == 1
 
 
 def set_deadline(connection: Connection, sandbox_id: str, deadline_at: datetime) -> bool:
@@ -264,7 +272,7 @@ def _from_row(row: Row[Any]) -> Record:
 
 
 # Statements of the hot paths are built once; building one costs about as much as running it.
-_ADD = insert(sandboxes)
+_ADD = adding(sandboxes)
 _ADD_METADATA = insert(sandbox_metadata)
 _BY_ID = select(sandboxes).where(sandboxes.c.id == bindparam("sandbox_id"))
 _BY_LIVE_NAME = select(sandboxes).where(

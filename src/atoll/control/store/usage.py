@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, select, text, update
 
 from atoll.control.store.moments import from_us, to_us
+from atoll.control.store.prepared import Prepared, adding
 from atoll.control.store.schema import sandbox_metadata, sandboxes, usage_intervals, usage_meters
 from atoll.model.usage import Interval, Meter, Sample, Usage, measure
 
@@ -43,14 +44,15 @@ def open_meter(connection: Connection, sandbox_id: str, owner: str, at: datetime
 
     `again` is for one that slept. Its counter of egress goes on where it was, so what was counted before is not new.
     """
-    if connection.execute(_METER, {"meter_id": sandbox_id}).one_or_none() is None:
-        egress_bytes = total_of_sandbox(connection, sandbox_id).egress_bytes if again else 0
-        last = Sample(egress_bytes=egress_bytes)
-        connection.execute(insert(usage_meters), _meter_row(Meter(sandbox_id, owner, at, last)))
+    if _METER.rows(connection, {"meter_id": sandbox_id}):
+        return
+    egress_bytes = total_of_sandbox(connection, sandbox_id).egress_bytes if again else 0
+    last = Sample(egress_bytes=egress_bytes)
+    _ADD_METER.change(connection, _meter_row(Meter(sandbox_id, owner, at, last)))
 
 
 def meters(connection: Connection) -> list[Meter]:
-    return [_meter(row) for row in connection.execute(select(usage_meters))]
+    return [_meter(row) for row in _METERS.rows(connection, {})]
 
 
 def shift_meters(connection: Connection, by: timedelta) -> None:
@@ -62,16 +64,14 @@ def shift_meters(connection: Connection, by: timedelta) -> None:
 def count(connection: Connection, samples: Mapping[str, Sample], now: datetime) -> None:
     """Write the intervals up to now of all sandboxes that were sampled, and move their meters, in one go."""
     for sandbox_id, sample in samples.items():
-        row = connection.execute(_METER, {"meter_id": sandbox_id}).one_or_none()
-        if row is not None:
+        for row in _METER.rows(connection, {"meter_id": sandbox_id}):
             moved = _count(connection, _meter(row), sample, now)
-            connection.execute(_MOVE_METER, {"meter_id": sandbox_id, **_meter_values(moved)})
+            _MOVE_METER.change(connection, {"meter_id": sandbox_id, **_meter_values(moved)})
 
 
 def close_meter(connection: Connection, sandbox_id: str, sample: Sample | None, now: datetime) -> None:
     """Write the last interval of a sandbox and stop counting; nothing if it is not counted."""
-    row = connection.execute(_METER, {"meter_id": sandbox_id}).one_or_none()
-    if row is not None:
+    for row in _METER.rows(connection, {"meter_id": sandbox_id}):
         _count(connection, _meter(row), sample, now)
         drop_meters(connection, [sandbox_id])
 
@@ -79,7 +79,7 @@ def close_meter(connection: Connection, sandbox_id: str, sample: Sample | None, 
 def drop_meters(connection: Connection, sandbox_ids: Collection[str]) -> None:
     """Stop counting without a last interval: nobody knows how long these still ran."""
     for sandbox_id in sandbox_ids:
-        connection.execute(delete(usage_meters).where(usage_meters.c.sandbox_id == sandbox_id))
+        _DROP_METER.change(connection, {"meter_id": sandbox_id})
 
 
 def total_of_owner(connection: Connection, owner: str, since: datetime) -> Usage:
@@ -147,8 +147,8 @@ def _named(by: str | None, value: Any) -> str:
 
 def _count(connection: Connection, meter: Meter, sample: Sample | None, now: datetime) -> Meter:
     intervals, moved = measure(meter, sample, now)
-    if intervals:
-        connection.execute(_ADD, [_interval_row(interval) for interval in intervals])
+    for interval in intervals:
+        _ADD.change(connection, _interval_row(interval))
     return moved
 
 
@@ -188,9 +188,9 @@ def _meter_values(meter: Meter) -> dict[str, Any]:
     }
 
 
-def _meter(row: Row[Any]) -> Meter:
-    last = Sample(row.cpu_s, row.memory_bytes, row.disk_bytes, row.egress_bytes)
-    return Meter(row.sandbox_id, row.owner, from_us(row.at_us), last)
+def _meter(row: tuple[Any, ...]) -> Meter:
+    sandbox_id, owner, at_us, *last = row
+    return Meter(sandbox_id, owner, from_us(at_us), Sample(*last))
 
 
 _AMOUNTS = tuple(
@@ -203,10 +203,15 @@ _AMOUNTS = tuple(
         usage_intervals.c.egress_bytes,
     )
 )
-_ADD = insert(usage_intervals)
-_METER = select(usage_meters).where(usage_meters.c.sandbox_id == bindparam("meter_id"))
-_MOVE_METER = (
+_ADD = adding(usage_intervals)
+_ADD_METER = adding(usage_meters)
+_VALUES = ("at_us", "cpu_s", "memory_bytes", "disk_bytes", "egress_bytes")
+_SHOWN = select(*[usage_meters.c[name] for name in ("sandbox_id", "owner", *_VALUES)])
+_METERS = Prepared(_SHOWN)
+_METER = Prepared(_SHOWN.where(usage_meters.c.sandbox_id == bindparam("meter_id")))
+_DROP_METER = Prepared(delete(usage_meters).where(usage_meters.c.sandbox_id == bindparam("meter_id")))
+_MOVE_METER = Prepared(
     update(usage_meters)
     .where(usage_meters.c.sandbox_id == bindparam("meter_id"))
-    .values({name: bindparam(name) for name in ("at_us", "cpu_s", "memory_bytes", "disk_bytes", "egress_bytes")})
+    .values({name: bindparam(name) for name in _VALUES})
 )

@@ -141,6 +141,12 @@ def next_due(connection: Connection) -> datetime | None:
     return None if value is None else from_us(value)
 
 
+def any_listens(connection: Connection) -> bool:
+    """Whether there is a webhook that may hear of what happens next."""
+    listening = select(webhooks.c.id).where(webhooks.c.removed_us.is_(None), webhooks.c.enabled == 1).limit(1)
+    return connection.execute(listening).one_or_none() is not None
+
+
 def claim(connection: Connection, delivery: Delivery, until: datetime) -> bool:
     """Take a delivery for ourselves until some moment; says whether nobody else was faster."""
     column = webhook_deliveries.c
