@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import anyio
@@ -35,6 +34,7 @@ from atoll.model.errors import AtollError, Conflict, InvalidArgument, NotFound, 
 from atoll.model.lifecycle import FINAL, EndReason, SleepReason, State, Trigger
 from atoll.model.sandbox import Budget, DeadlineAction, Sandbox, SandboxSpec, check_timeout, hostname_of
 from atoll.telemetry import Metrics
+from atoll.wire import codec
 from atoll.wire.node import NodePort, SandboxOrder, SandboxStarted
 
 log = structlog.get_logger(__name__)
@@ -365,8 +365,7 @@ def once_of(key: str, spec: SandboxSpec) -> Once:
             code="invalid_idempotency_key",
             hint=f"At most {limits.IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters; a UUID is fine.",
         )
-    text = json.dumps(asdict(spec), sort_keys=True, default=sorted)  # what JSON does not know here are sets
-    return Once(key, hashlib.sha256(text.encode("ascii")).hexdigest())
+    return Once(key, hashlib.sha256(codec.encode_alike(spec)).hexdigest())
 
 
 _HINTS = {State.PAUSED: "Resume it first.", State.STANDBY: "Wake it with any call."}

@@ -79,7 +79,10 @@ class Agent:
         self.token_hash = settings.token_hash
         self.env: dict[str, str] = {}
         self.ops = dict(OPS)
-        self.reseed: list[Callable[[], None]] = []  # what must draw new random numbers when a snapshot gets a new life
+        self.reseed: list[Callable[[bool], None]] = []
+        """What draws new random numbers when a sandbox gets an owner; told whether there are copies of it."""
+        self.becoming = threading.Lock()
+        """Held while the last of an identity is written: no operation begins before."""
         self.pump = Pump()
         self.processes = Table(self.pump)
         self.workers = Workers(zygote, self.pump, self.processes.exited, settings.processes_max)
@@ -185,6 +188,8 @@ class Agent:
             raise Refused("unauthenticated", "the token is not the one of this sandbox")
         if not isinstance(name, str):
             raise Refused("invalid_argument", "op is missing")
+        with self.becoming:
+            pass
         if name.startswith("file."):
             self._hand_over(name, request, channel)
             return

@@ -149,13 +149,19 @@ class Context:
             self._closed = True
         self.restart()
 
-    def reseed(self) -> None:
-        """A copy of this sandbox begins a life of its own: no interpreter may go on with the same random numbers."""
+    def reseed(self, copied: bool) -> None:
+        """A sandbox begins a life of its own: no interpreter may go on with the random numbers of a copy of it.
+
+        One that cannot be told to draw new ones is started anew, but only where there are copies: what was started in
+        this box alone has drawn them for itself.
+        """
         with self._lock:
             runner, busy = self._runner, self._current is not None
         if runner is None:
             return
         if self.language.reseed != "message":
+            if not copied:
+                return
             self.restart()
             self._agent.pump.call_later(limits.CONTEXT_REWARM_S, self._warm_again)
         elif busy or not runner.ready:
@@ -357,10 +363,10 @@ class Contexts:
             raise Refused("not_found", "there is no such context")
         context.close()
 
-    def reseed(self) -> None:
+    def reseed(self, copied: bool) -> None:
         contexts = self.all()
         for context in contexts:
-            context.reseed()
+            context.reseed(copied)
         deadline_s = time.monotonic() + limits.CONTEXT_RESEED_S_MAX
         for context in contexts:
             if not context.wait_reseeded(deadline_s):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -43,7 +44,11 @@ def info(agent: Agent, _params: Params, channel: Channel) -> None:
 
 
 def change(agent: Agent, params: Params, channel: Channel) -> None:
-    """All values are checked before the first is set. The new token counts from the next connection on."""
+    """All values are checked before the first is set. The new token counts from the next connection on.
+
+    What is in files is written after the answer, so that nobody waits for a disk; but before the next operation begins,
+    which waits for it. A root filesystem that cannot be written to does not keep a sandbox from its owner.
+    """
     token_hash = text(params, "token_hash", agent.token_hash)
     hostname = text(params, "hostname", "")
     machine_id = text(params, "machine_id", "")
@@ -57,38 +62,32 @@ def change(agent: Agent, params: Params, channel: Channel) -> None:
     ):
         if value and not pattern.match(value):
             raise Refused("invalid_argument", f"{name} is not well formed")
-    notes = trust.forget()  # who was copied had an authority of its own; ours comes with the network
-    if hostname:
-        _note(notes, _set_hostname, hostname)
-    if machine_id:
-        _note(notes, _write, "/etc/machine-id", machine_id)
+    trust.forget()  # who was copied had an authority of its own; ours comes with the network
     agent.workers.set_processes_max(processes_max)
     agent.settings.user = user
     agent.env = dict(env)
     agent.processes.forget_finished()
     for draw_again in agent.reseed:
-        draw_again()
+        draw_again(params.get("copied") is not False)
     agent.token_hash = token_hash
-    channel.send_ok({"hostname": socket.gethostname(), "notes": notes})
-
-
-def _note(notes: list[str], function: object, *arguments: str) -> None:
-    """A root filesystem that cannot be written to must not keep a sandbox from its owner; the caller is told."""
-    assert callable(function)
-    try:
-        function(*arguments)
-    except OSError as error:
-        notes.append(f"{arguments[0]}: {os.strerror(error.errno or 0)}")
+    with agent.becoming:
+        channel.send_ok({})
+        if hostname:
+            _set_hostname(hostname)
+        if machine_id:
+            _write("/etc/machine-id", machine_id)
 
 
 def _set_hostname(name: str) -> None:
-    socket.sethostname(name)
+    with contextlib.suppress(OSError):
+        socket.sethostname(name)
     _write("/etc/hostname", name)
 
 
 def _write(path: str, line: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        os.write(fd, line.encode() + b"\n")
-    finally:
-        os.close(fd)
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(fd, line.encode() + b"\n")
+        finally:
+            os.close(fd)

@@ -54,6 +54,10 @@ class Cgroups(Protocol):
 
     def pids(self, name: str) -> list[int]: ...
     def usage(self, name: str) -> Usage: ...
+    def cpu_s(self, name: str) -> float:
+        """The first of `usage` alone."""
+        ...
+
     def oom_kills(self, name: str) -> int: ...
     def pids_refused(self, name: str) -> int: ...
     def freeze(self, name: str) -> None: ...
@@ -128,10 +132,13 @@ class CgroupsV2:
     def usage(self, name: str) -> Usage:
         folder = self._root / name
         return Usage(
-            cpu_s=_field(folder / "cpu.stat", "usage_usec") / 1e6,
+            cpu_s=self.cpu_s(name),
             memory_bytes=_number(folder / "memory.current"),
             processes=_number(folder / "pids.current"),
         )
+
+    def cpu_s(self, name: str) -> float:
+        return _field(self._root / name / "cpu.stat", "usage_usec") / 1e6
 
     def oom_kills(self, name: str) -> int:
         return _field(self._root / name / "memory.events", "oom_kill")
@@ -197,12 +204,15 @@ class CgroupsV1:
         return sorted({pid for tree in self._trees for pid in _pids(tree.path / name)})
 
     def usage(self, name: str) -> Usage:
-        cpu = self._of.get("cpuacct")
         return Usage(
-            cpu_s=_number(cpu / name / "cpuacct.usage") / 1e9 if cpu else 0.0,
+            cpu_s=self.cpu_s(name),
             memory_bytes=_number(self._of["memory"] / name / "memory.usage_in_bytes"),
             processes=_number(self._of["pids"] / name / "pids.current"),
         )
+
+    def cpu_s(self, name: str) -> float:
+        cpu = self._of.get("cpuacct")
+        return _number(cpu / name / "cpuacct.usage") / 1e9 if cpu else 0.0
 
     def oom_kills(self, name: str) -> int:
         return _field(self._of["memory"] / name / "memory.oom_control", "oom_kill")

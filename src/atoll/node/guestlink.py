@@ -257,12 +257,24 @@ class GuestLink:
         self, op: str, params: dict[str, Any] | None = None, *, timeout_s: float = limits.GUEST_REPLY_S_MAX
     ) -> dict[str, Any]:
         """An operation with one reply, all of it within the time."""
+        async with self.calling(op, params, timeout_s=timeout_s) as answer:
+            return await answer()
+
+    @asynccontextmanager
+    async def calling(
+        self, op: str, params: dict[str, Any] | None = None, *, timeout_s: float = limits.GUEST_REPLY_S_MAX
+    ) -> AsyncIterator[Callable[[], Awaitable[dict[str, Any]]]]:
+        """The same with something to do while the guest works; what is given waits for the reply."""
         with _within(timeout_s):
             async with self.stream(op, params, idle_s=timeout_s, bytes_max=limits.FRAME_BYTES_MAX) as stream:
-                message = await stream.receive()
-        if not isinstance(message, wire.Ok):
-            raise errors.GuestFailed("the sandbox answers something else", code="guest_garbage")
-        return message.value
+
+                async def answer() -> dict[str, Any]:
+                    message = await stream.receive()
+                    if not isinstance(message, wire.Ok):
+                        raise errors.GuestFailed("the sandbox answers something else", code="guest_garbage")
+                    return message.value
+
+                yield answer
 
     async def collect(
         self,

@@ -65,6 +65,7 @@ class Instance:
     def __init__(self, host: Host, entry: Entry, network: Network, box: Box) -> None:
         self.entry = entry
         self.ending = False
+        self._copied = False  # whether its memory is that of others too, until it has drawn its own random numbers
         self._stand = anyio.Lock()
         self._host = host
         self._network = network
@@ -135,6 +136,7 @@ class Instance:
         if image is None or not image.has_memory:
             await self._box.start()
         else:
+            self._copied = True
             await self._box.restore(self._host.images.memory_path(image.id))
             self.guest.token = image.token
         steps.done("boundary_start")
@@ -147,12 +149,14 @@ class Instance:
         The journal first: a server that dies in between finds a sandbox that control still calls "creating", and takes
         it down.
         """
-        cpu_s = self._host.cgroups.usage(self._host.names.cgroup(entry.box_id)).cpu_s
+        cpu_s = self._host.cgroups.cpu_s(self._host.names.cgroup(entry.box_id))
         self.entry = replace(entry, live=self.entry.live, env=dict(env), cpu_base_s=cpu_s)
         self._host.journal.write(self.entry)
-        await self.guest.call("identity", _identity(self.entry, env))
+        async with self.guest.calling("identity", {**_identity(self.entry, env), "copied": self._copied}) as answer:
+            await self.gate_open()  # while the guest works: nothing of its owner's runs before it has answered
+            await answer()
+        self._copied = False
         self.guest.token = self.entry.token
-        await self.gate_open()
         await self.network_tell()
 
     async def gate_open(self) -> None:
@@ -379,6 +383,8 @@ class Instance:
 
     async def limit(self, resources: Resources) -> None:
         """Other limits from now on."""
+        if resources == self.entry.resources:
+            return
         self._host.cgroups.update(self._host.names.cgroup(self.entry.box_id), resources)
         if resources.disk_bytes != self.entry.resources.disk_bytes:
             await asyncio.to_thread(self._host.pool.disk_limit, self.entry.box_id, resources.disk_bytes)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from atoll.model.resources import Resources
 from atoll.model.volume import VolumeMount
 from atoll.node.images import Boot
 from atoll.node.runtime.base import BoxRecord
+from atoll.wire import codec
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,10 @@ class Journal:
     def write(self, entry: Entry) -> None:
         path = self._path(entry.box_id)
         fresh = path.with_suffix(".tmp")
+        data = codec.encode(entry)
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(fd, "w") as file:
-            json.dump(asdict(entry), file)
+        with open(fd, "wb", buffering=0) as file:
+            file.write(data)
         fresh.replace(path)
 
     def remove(self, box_id: str) -> None:

@@ -54,8 +54,14 @@ class WarmPool:
 
     def claim(self, template: str, resources: Resources) -> Instance | None:
         """A live sandbox without an owner, or None. It is the caller's from here on."""
-        shelf = self._asked(template, resources)
-        return self._first_alive(shelf.live) if shelf is not None else None
+        shelf = self._shelves.get(template)
+        if shelf is None or not _usual(resources):
+            return None
+        shelf.asked_at_s.append(time.monotonic())
+        instance = self._first_alive(shelf.live)
+        if not shelf.live:  # else there is time: nothing is made so soon after a claim
+            self._changed.set()
+        return instance
 
     async def claim_coming(self, template: str, resources: Resources) -> Instance | None:
         """One that is just coming to life, when it has; None if there is none."""
@@ -122,14 +128,6 @@ class WarmPool:
                 return instance
             self._dead.append(instance)
         return None
-
-    def _asked(self, template: str, resources: Resources) -> Shelf | None:
-        shelf = self._shelves.get(template)
-        if shelf is None or not _usual(resources):
-            return None
-        shelf.asked_at_s.append(time.monotonic())
-        self._changed.set()
-        return shelf
 
     async def _step(self) -> bool:
         """Make one thing, or take one away; False when all is as it should be."""

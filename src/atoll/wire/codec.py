@@ -24,6 +24,7 @@ def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
 
 
 _encoder = msgspec.json.Encoder()
+_encoder_alike = msgspec.json.Encoder(order="deterministic")
 
 
 def encode(value: Any) -> bytes:
@@ -32,6 +33,14 @@ def encode(value: Any) -> bytes:
         return _encoder.encode(value)
     except UnicodeEncodeError:
         return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode("ascii")
+
+
+def encode_alike(value: Any) -> bytes:
+    """A value as JSON that is the same for equal values, in whatever order their mappings and sets are."""
+    try:
+        return _encoder_alike.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value, order="deterministic"), separators=(",", ":")).encode("ascii")
 
 
 def decode(body: bytes, kind: type[T]) -> T:
