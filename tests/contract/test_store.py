@@ -28,7 +28,7 @@ from atoll.control.store.moments import to_us
 from atoll.control.store.sandboxes import Filter, Position, Record
 from atoll.control.store.schema import metadata
 from atoll.control.store.tenants import Tenant
-from atoll.control.store.usage import UsageFilter
+from atoll.control.store.usage import Reading, UsageFilter
 from atoll.control.store.webhooks import Webhook
 from atoll.model import ids, limits
 from atoll.model.errors import Conflict, InvalidArgument, LimitExceeded, Unavailable
@@ -456,8 +456,8 @@ async def test_usage_is_summed_by_day_template_and_label(store: Store) -> None:
     one, two = (record(number).sandbox.id for number in (1, 2))
     sample = Sample(cpu_s=86400.0, memory_bytes=limits.GIB, disk_bytes=0, egress_bytes=10)
     await store.write(usage.count, {one: sample}, noon + timedelta(days=1))
-    await store.write(usage.close_meter, one, sample, noon + timedelta(days=1))
-    await store.write(usage.close_meter, two, None, noon + timedelta(seconds=30))
+    await store.write(usage.close_meter, one, Reading(sample, noon + timedelta(days=1)))
+    await store.write(usage.close_meter, two, Reading(None, noon + timedelta(seconds=30)))
 
     async def sums(by: str | None, **filters: Any) -> dict[str, tuple[float, float]]:
         found = await store.read(usage.sums, UsageFilter("me", by=by, **filters), 100)
@@ -491,7 +491,7 @@ async def test_what_a_sandbox_sent_before_it_slept_is_not_counted_again(store: S
     sandbox_id = record(1).sandbox.id
     await store.write(usage.open_meter, sandbox_id, "me", START)
     slept = Sample(cpu_s=3.0, egress_bytes=1000)
-    await store.write(usage.close_meter, sandbox_id, slept, START + timedelta(seconds=10))
+    await store.write(usage.close_meter, sandbox_id, Reading(slept, START + timedelta(seconds=10)))
     await store.write(functools.partial(usage.open_meter, again=True), sandbox_id, "me", START + timedelta(seconds=60))
     woke = Sample(cpu_s=2.0, egress_bytes=1500)
     await store.write(usage.count, {sandbox_id: woke}, START + timedelta(seconds=70))

@@ -14,7 +14,7 @@ import anyio
 from atoll.control.clock import Clock
 from atoll.control.clockjumps import ClockJumps
 from atoll.control.ledger import Ledger
-from atoll.control.reconcile import GONE, Action, Note
+from atoll.control.reconcile import Action, Note
 from atoll.control.teardown import Teardown
 from atoll.model.errors import NotFound
 from atoll.model.lifecycle import EndReason, SleepReason, State, Trigger
@@ -93,4 +93,4 @@ class Deadlines:
             return
         sandbox = await self._ledger.advance(sandbox_id, note)
         if sandbox is not None and sandbox.state is State.ENDING:
-            self._teardown.begin(Action(sandbox_id, last=GONE))
+            self._teardown.begin(Action(sandbox_id))

@@ -18,6 +18,7 @@ from atoll.control.store import sandboxes as rows
 from atoll.control.store.creates import Allowance, Once
 from atoll.control.store.engine import Store
 from atoll.control.store.sandboxes import Filter, Position, Record
+from atoll.control.store.usage import Reading
 from atoll.model import ids, lifecycle, limits
 from atoll.model.errors import NotFound
 from atoll.model.event import Event
@@ -148,23 +149,30 @@ class Ledger:
         return await self._store.read(startlogs.get, sandbox.id)
 
     async def advance(
-        self, sandbox_id: str, note: Note, *, deadline_at: datetime | None = None, by: Principal | None = None
+        self,
+        sandbox_id: str,
+        note: Note,
+        *,
+        deadline_at: datetime | None = None,
+        by: Principal | None = None,
+        reading: Reading | None = None,
     ) -> Sandbox | None:
         """Write what happened on record and return what is known then.
 
         A trigger that has no meaning in the present state (a second kill, a death after the end) changes nothing. The
-        first reason that is given for an end stays.
+        first reason that is given for an end stays. With a reading, what the sandbox has used is counted up to that,
+        and its meter is closed, together with the step if there is one.
         """
         record = self._live.get(sandbox_id)
         while True:
             record = record or await self._store.read(rows.by_id, sandbox_id)
-            if record is None or not lifecycle.may(record.sandbox.state, note.trigger):
-                return record.sandbox if record else None
-            before = record.sandbox
-            after = self._after(before, note, deadline_at)
-            if after == before:
+            before = record.sandbox if record else None
+            after = self._after(before, note, deadline_at) if before else None
+            if record is None or after is None or after == before:
+                if reading is not None:
+                    await self._store.write(usage.close_meter, sandbox_id, reading)
                 return before
-            if await self._store.write(_move, record, after, self._event(record, after, note, by)):
+            if await self._store.write(_move, record, after, self._event(record, after, note, by), reading):
                 break
             # What was in memory is no longer so: somebody here was faster, and says so there, or the database knows.
             record = known if (known := self._live.get(sandbox_id)) is not record else None
@@ -186,6 +194,9 @@ class Ledger:
             self._live[record.sandbox.id] = record
 
     def _after(self, sandbox: Sandbox, note: Note, deadline_at: datetime | None) -> Sandbox:
+        """What a sandbox is when this has happened; the same if it means nothing in its state."""
+        if not lifecycle.may(sandbox.state, note.trigger):
+            return sandbox
         now = self._clock.now()
         state = lifecycle.advance(sandbox.state, note.trigger)
         if state is State.RUNNING:
@@ -202,8 +213,8 @@ class Ledger:
         return replace(sandbox, state=state)
 
 
-def _move(connection: Connection, record: Record, after: Sandbox, event: Event) -> bool:
-    """A step of the lifecycle, its event, and the meter of a sandbox that begins to run: all or nothing."""
+def _move(connection: Connection, record: Record, after: Sandbox, event: Event, reading: Reading | None = None) -> bool:
+    """A step of the lifecycle, its event, and the meter of a sandbox that begins or ends: all or nothing."""
     before = record.sandbox
     if not rows.move(connection, before.id, before.state, after.state, _changes(before, after)):
         return False
@@ -213,7 +224,9 @@ def _move(connection: Connection, record: Record, after: Sandbox, event: Event) 
         again = before.state is not State.CREATING
         usage.open_meter(connection, after.id, record.owner, event.at, again=again)
     elif after.state is State.PAUSED:
-        usage.close_meter(connection, after.id, None, event.at)
+        reading = reading or Reading(None, event.at)
+    if reading is not None:
+        usage.close_meter(connection, after.id, reading)
     return True
 
 

@@ -34,11 +34,10 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Write `first` on record, destroy whatever the node has of the sandbox, then write `last`."""
+    """Write `first` on record, destroy whatever the node has of the sandbox, then write that it is gone."""
 
     sandbox_id: str
     first: Note | None = None
-    last: Note | None = None
 
 
 GONE = Note(Trigger.GONE)
@@ -79,7 +78,7 @@ def plan(live: Mapping[str, State], present: frozenset[str], *, restarted: bool 
         if state is State.CREATING:
             actions.append(Action(sandbox_id, first=CUT_SHORT))
         elif state is State.ENDING:
-            actions.append(Action(sandbox_id, last=GONE))
+            actions.append(Action(sandbox_id))
         elif sandbox_id not in present:
             actions.append(Action(sandbox_id, first=NODE_LOST if restarted else LOST))
     actions += [Action(sandbox_id) for sandbox_id in sorted(present - live.keys())]

@@ -21,12 +21,12 @@ from atoll.control.clock import Clock
 from atoll.control.deadlines import Deadlines
 from atoll.control.ledger import Ledger
 from atoll.control.policies import Policies
-from atoll.control.reconcile import GONE, Action, Note
+from atoll.control.reconcile import Action, Note
 from atoll.control.sources import Sources
 from atoll.control.store.creates import Allowance, Once
 from atoll.control.store.moments import to_us
 from atoll.control.store.sandboxes import Filter, Position
-from atoll.control.teardown import Teardown
+from atoll.control.teardown import Job, Teardown
 from atoll.control.turnstile import Turnstile
 from atoll.control.usage import Metering
 from atoll.model import ids, limits
@@ -190,9 +190,11 @@ class Sandboxes:
         sandbox = await self._ledger.find(principal.owner, reference)
         if sandbox.state in FINAL:
             return sandbox
+        ended: Sandbox | None = None
         with anyio.move_on_after(limits.KILL_WAIT_S_MAX):
-            await (await self._end(sandbox.id, reason, principal)).wait()
-        return await self._ledger.find(principal.owner, sandbox.id)
+            job = await self._end(sandbox.id, reason, principal)
+            ended = await job.wait() if job is not None else None
+        return ended or await self._ledger.find(principal.owner, sandbox.id)
 
     async def discard(self, principal: Principal, sandbox_id: str) -> None:
         """End a sandbox that nobody will ask for again: it is on record as ending, and goes in its own time."""
@@ -246,20 +248,18 @@ class Sandboxes:
     async def _bury(self) -> None:
         died = await self._node.wait_death()
         log.warning("sandbox_died", sandbox_id=died.sandbox_id, reason=died.reason, detail=died.detail)
-        self._teardown.begin(Action(died.sandbox_id, first=Note(Trigger.DIED, died.reason, died.detail), last=GONE))
+        self._teardown.begin(Action(died.sandbox_id, first=Note(Trigger.DIED, died.reason, died.detail)))
 
-    async def _end(self, sandbox_id: str, reason: EndReason, by: Principal | None = None) -> anyio.Event:
-        """Put the end on record and begin it; the event is set when it is complete."""
+    async def _end(self, sandbox_id: str, reason: EndReason, by: Principal | None = None) -> Job | None:
+        """Put the end on record and begin it; None if it has ended already."""
         note = Note(Trigger.KILL_ASKED, reason, f"by the key {by.key_id}" if by else "")
         sandbox = await self._ledger.advance(sandbox_id, note, by=by)
         if sandbox is None or sandbox.state in FINAL:
-            ended = anyio.Event()
-            ended.set()
-            return ended
+            return None
         attempt = self._attempts.get(sandbox_id)
         if attempt is not None:
             attempt.scope.cancel()
-        return self._teardown.begin(Action(sandbox_id, last=GONE), attempt.finished if attempt else None)
+        return self._teardown.begin(Action(sandbox_id), attempt.finished if attempt else None)
 
     async def _attempt(self, owner: str, sandbox: Sandbox, spec: SandboxSpec) -> tuple[Sandbox, SandboxStarted]:
         attempt = self._attempts[sandbox.id] = Attempt(anyio.CancelScope(), anyio.Event())
@@ -306,7 +306,7 @@ class Sandboxes:
         attempt.finished.set()
         with anyio.move_on_after(limits.KILL_WAIT_S_MAX, shield=True):
             await self._keep_log(sandbox_id, error)
-            await self._teardown.begin(Action(sandbox_id, first=note, last=GONE)).wait()
+            await self._teardown.begin(Action(sandbox_id, first=note)).wait()
 
     async def _keep_log(self, sandbox_id: str, error: BaseException) -> None:
         """What happened on the way, where the node has told it; the caller is told where to find it."""

@@ -23,6 +23,7 @@ from atoll.control.store import usage as rows
 from atoll.control.store.creates import month_begin, over_budget
 from atoll.control.store.engine import Store
 from atoll.control.store.sandboxes import Record
+from atoll.control.store.usage import Reading as Reading
 from atoll.control.store.usage import UsageFilter as UsageFilter
 from atoll.control.store.usage import UsageSum
 from atoll.model import limits
@@ -129,7 +130,11 @@ class Metering:
         self._counted_at = self._clock.now()
 
     async def last(self, sandbox_id: str) -> None:
-        """Count a sandbox that is about to go, for the last time. It goes whether this succeeds or not."""
+        """Count a sandbox that is about to sleep, for the last time. It does whether this succeeds or not."""
+        await self._store.write(rows.close_meter, sandbox_id, await self.reading(sandbox_id))
+
+    async def reading(self, sandbox_id: str) -> Reading:
+        """What a sandbox that is about to go has used, for whoever closes its meter."""
         sample: Sample | None = None
         await self.jumps.settle()
         with anyio.move_on_after(limits.SAMPLE_LAST_S_MAX):
@@ -137,7 +142,7 @@ class Metering:
                 sample = (await self._node.sample([sandbox_id])).get(sandbox_id)
             except Exception as error:
                 log.warning("last_sample_failed", sandbox_id=sandbox_id, error=repr(error))
-        await self._store.write(rows.close_meter, sandbox_id, sample, self._clock.now())
+        return Reading(sample, self._clock.now())
 
     async def query(self, wanted: UsageFilter) -> list[UsageRow]:
         """Sums over what has been used, up to a moment ago."""

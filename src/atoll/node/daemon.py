@@ -20,6 +20,7 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
+from atoll.model import limits
 from atoll.model.errors import AtollError, Conflict, NotFound
 from atoll.model.lifecycle import EndReason
 from atoll.model.resources import Resources
@@ -212,7 +213,7 @@ class Node(NetworkPort, VolumePort, StatePort):
             with anyio.CancelScope(shield=True):
                 await instance.strike()
             # Nothing of it runs any more; the rest is tidying, and the journal remembers it.
-            self._tasks.start_soon(self._demolish, instance)
+            self._tasks.start_soon(self._tidy_up, instance)
         self._host.egress.forget(sandbox_id)
         slept_in = self._snapshots.woken(sandbox_id)
         if slept_in is not None:
@@ -308,6 +309,13 @@ class Node(NetworkPort, VolumePort, StatePort):
         self._deaths.put_nowait(SandboxDied(instance.entry.sandbox_id, reason, detail))
         log.warning("sandbox died", sandbox_id=instance.entry.sandbox_id, reason=reason.value)
         await self._demolish(instance)
+
+    async def _tidy_up(self, instance: Instance) -> None:
+        """Take down what is left of one that was killed, a moment later: the answer to whoever killed it goes first."""
+        try:
+            await asyncio.sleep(limits.TIDY_AFTER_S)
+        finally:
+            await self._demolish(instance)
 
     async def _demolish(self, instance: Instance) -> None:
         try:

@@ -394,11 +394,11 @@ class Instance:
         kernel may still be taking them apart.
         """
         self.ending = True
+        self._box.kill()
+        self._host.cgroups.kill(self._host.names.cgroup(self.entry.box_id))
         self.guest.hang_up()
         self.ports.hang_up()
         await self._host.egress.close(self.entry.sandbox_id, self._network)
-        self._box.kill()
-        self._host.cgroups.kill(self._host.names.cgroup(self.entry.box_id))
 
     async def end(self) -> None:
         """Nothing of it is left in the process table when this returns; all that it was made of is still there."""

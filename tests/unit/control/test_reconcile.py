@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from atoll.control.reconcile import CUT_SHORT, GONE, LOST, NODE_LOST, Action, plan
+from atoll.control.reconcile import CUT_SHORT, LOST, NODE_LOST, Action, plan
 from atoll.model.lifecycle import EndReason, State
 from atoll.model.sandbox import SandboxSpec
 from atoll.testing.clock import VirtualClock
@@ -28,8 +28,8 @@ def test_the_plan_has_an_answer_to_every_difference() -> None:
         Action("lost", first=LOST),
         Action("half", first=CUT_SHORT),
         Action("halfthere", first=CUT_SHORT),
-        Action("going", last=GONE),
-        Action("goingthere", last=GONE),
+        Action("going"),
+        Action("goingthere"),
         Action("stranger"),
     ]
     assert plan({"lost": State.PAUSED}, frozenset(), restarted=True) == [Action("lost", first=NODE_LOST)]

@@ -39,6 +39,14 @@ class UsageSum:
     usage: Usage
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a sandbox had used at the moment up to which it is counted; no sample where the node could not tell."""
+
+    sample: Sample | None
+    at: datetime
+
+
 def open_meter(connection: Connection, sandbox_id: str, owner: str, at: datetime, *, again: bool = False) -> None:
     """Begin to count; a sandbox that is being counted is left as it is.
 
@@ -69,10 +77,10 @@ def count(connection: Connection, samples: Mapping[str, Sample], now: datetime) 
             _MOVE_METER.change(connection, {"meter_id": sandbox_id, **_meter_values(moved)})
 
 
-def close_meter(connection: Connection, sandbox_id: str, sample: Sample | None, now: datetime) -> None:
+def close_meter(connection: Connection, sandbox_id: str, reading: Reading) -> None:
     """Write the last interval of a sandbox and stop counting; nothing if it is not counted."""
     for row in _METER.rows(connection, {"meter_id": sandbox_id}):
-        _count(connection, _meter(row), sample, now)
+        _count(connection, _meter(row), reading.sample, reading.at)
         drop_meters(connection, [sandbox_id])
 
 
