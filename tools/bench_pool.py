@@ -37,15 +37,23 @@ def claims(rounds: int) -> Iterator[Row]:
     yield Row("kill", p50(kills), None, "ms", "p50 under 10 ms", p50(kills) < 10)
 
 
-def burst(_: int) -> Iterator[Row]:
-    """Twenty at once, beside one."""
+def burst(rounds: int) -> Iterator[Row]:
+    """Twenty at once from a pool of twenty, beside one; both clients have been used before, both pools rest."""
+    ones: list[float] = []
+    slowest: list[float] = []
     with pool_server(20) as server:
         _demand(server, 20)
-        one = timed_ms(lambda: server.create(TEMPLATE))
-        wait_live(server, TEMPLATE, 20)
-        all_ms = asyncio.run(_at_once(server, 20))
-    yield Row("slowest of twenty creates at once", max(all_ms), one, "ms", "5 times one", max(all_ms) <= 5 * one)
-    rate = 20 / (max(all_ms) / 1000)
+        asyncio.run(_at_once(server, 1))
+        for _ in range(max(1, rounds // 3)):
+            wait_rest(server, TEMPLATE, 20)
+            ones.append(timed_ms(lambda: server.create(TEMPLATE)))
+            wait_rest(server, TEMPLATE, 20)
+            slowest.append(max(asyncio.run(_at_once(server, 20))))
+            for sandbox in server.sandboxes():
+                server.connect(sandbox["id"]).kill()
+    one, worst = p50(ones), p50(slowest)
+    yield Row("slowest of twenty creates at once", worst, one, "ms", "5 times one", worst <= 5 * one)
+    rate = 20 / (worst / 1000)
     yield Row("creates from a full pool", rate, None, "per s", "50 per second", rate >= 50)
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from atoll.node import cgroups
+from atoll.node.names import HostNames
 from atoll.testing.server import Server
 from tests.waiting import wait_until
 
@@ -117,6 +119,28 @@ def test_a_dead_one_is_not_handed_out(pooled: Server) -> None:
                 os.kill(live["pid"], signal.SIGKILL)
     with pooled.create() as sandbox:
         assert sandbox.commands.run("echo alive").stdout == "alive\n"
+
+
+def pids_of(server: Server, box_id: str) -> list[int]:
+    groups = cgroups.detect()
+    return groups.pids(HostNames.of(server.data).cgroup(box_id))
+
+
+@pytest.mark.parametrize("template", ["base", "code"])
+def test_a_claim_that_fails_falls_back_and_says_so(make_server: Callable[..., Server], template: str) -> None:
+    """The chosen one lives, as far as its process tells, but its inside does not answer: the create succeeds."""
+    server = make_server(ATOLL_WARM_SIZE="1")
+    fill(server)
+    live = [entry for entry in waiting(server) if entry["cpu_base_s"]]  # a shell has not become anything yet
+    stopped = [str(entry["box_id"]) for entry in live if entry["template"] == template]
+    assert stopped
+    for pid in (pid for box_id in stopped for pid in pids_of(server, box_id)):
+        os.kill(pid, signal.SIGSTOP)
+    with server.create(template) as sandbox:
+        assert sandbox.way in ("shell", "image", "boot")
+        assert sandbox.commands.run("echo alive").stdout == "alive\n"
+        assert 'atoll_claim_failures_total{way="pool"} 1.0' in server.request("GET", "/metrics").text
+        wait_until(lambda: not server.boxes() & set(stopped), 30, "what did not answer is gone")
 
 
 def test_a_burst_larger_than_the_pool_is_served(pooled: Server) -> None:

@@ -330,6 +330,7 @@ WARM_MEMORY_SHARE = 0.25  # of what is available on the host may wait for owners
 WARM_REST_S = 0.5  # after a claim nothing is made in advance for so long: the machine is its owner's
 WARM_REST_EMPTY_S = 0.1  # the same where none is left: the next one would have to wait
 WARM_LOOK_S = 0.5  # how often supply and pressure are looked at when nothing happens
+CLAIM_S_MAX = 2.0  # a sandbox of the pool that has not taken on its identity by then is not waited for
 TIDY_AFTER_S = 0.05  # after a kill: helper programs that take it down do not run in the way of its answer
 CREATES_AT_ONCE = 16  # side by side; a claim takes milliseconds, and more starts at once only slow each other down
 CREATES_WAITING_MAX = 1024  # in line behind them; who comes later is told so at once

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import shutil
 import socket
@@ -89,6 +90,7 @@ class Node(NetworkPort, VolumePort, StatePort):
         self._series = Series(host, self._instances)
         self._deaths: asyncio.Queue[SandboxDied] = asyncio.Queue()
         self._volume_room = VolumeRoom()
+        self._claiming = anyio.CapacityLimiter(max(2, os.cpu_count() or 1))
         self._restarted = False
         self._tasks: TaskGroup  # set by `open`, for as long as it lasts
 
@@ -154,9 +156,8 @@ class Node(NetworkPort, VolumePort, StatePort):
             return "image", await self._snapshots.create(order, steps)
         if order.volumes:
             return await self._make_new(order, steps)  # what waits for an owner has nothing behind its slots
-        if (live := self._warm.claim(order.template, order.resources)) is not None:
-            with self._tried("pool", order, steps):
-                await self._hand_over(live, order, steps)
+        with self._tried("pool", order, steps):
+            if (live := await self._claim(order, steps)) is not None:
                 return "pool", live
         with self._warm.busy():
             if (live := await self._warm.claim_coming(order.template, order.resources)) is not None:
@@ -170,6 +171,17 @@ class Node(NetworkPort, VolumePort, StatePort):
                     await self._fill(instance, image, order, steps)
                     return "shell", instance
             return await self._make_new(order, steps)
+
+    async def _claim(self, order: SandboxOrder, steps: Steps) -> Instance | None:
+        """A live one for its owner, if one waits; some at a time, because guests that wake together hinder each other.
+
+        One that does not answer soon is given up: the next way is slower, but not as slow as waiting.
+        """
+        async with self._claiming:
+            live = self._warm.claim(order.template, order.resources)
+            if live is not None:
+                await self._hand_over(live, order, steps, timeout_s=limits.CLAIM_S_MAX)
+            return live
 
     @contextlib.contextmanager
     def _tried(self, way: str, order: SandboxOrder, steps: Steps) -> Iterator[None]:
@@ -194,12 +206,14 @@ class Node(NetworkPort, VolumePort, StatePort):
         instance = await Instance.create(self._host, entry, disk, steps, env=order.env, image=image)
         return ("image" if image else "boot"), instance
 
-    async def _hand_over(self, instance: Instance, order: SandboxOrder, steps: Steps) -> None:
+    async def _hand_over(
+        self, instance: Instance, order: SandboxOrder, steps: Steps, timeout_s: float = limits.GUEST_REPLY_S_MAX
+    ) -> None:
         """Make a box that waited somebody's: limits first, then the identity. On an error it is gone."""
         async with instance.kept_or_demolished():
             await instance.limit(order.resources)
             steps.done("limits")
-            await instance.become(_owned(instance.entry, order), order.env)
+            await instance.become(_owned(instance.entry, order), order.env, timeout_s=timeout_s)
             steps.done("identity")
 
     async def _fill(self, instance: Instance, image: Image, order: SandboxOrder, steps: Steps) -> None:

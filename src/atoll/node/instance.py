@@ -143,7 +143,9 @@ class Instance:
         await self.wait_ready()
         steps.done("guest_boot")
 
-    async def become(self, entry: Entry, env: Mapping[str, str]) -> None:
+    async def become(
+        self, entry: Entry, env: Mapping[str, str], *, timeout_s: float = limits.GUEST_REPLY_S_MAX
+    ) -> None:
         """Take on an identity; of the one before nothing is left that the guest could tell.
 
         The journal first: a server that dies in between finds a sandbox that control still calls "creating", and takes
@@ -152,7 +154,8 @@ class Instance:
         cpu_s = self._host.cgroups.cpu_s(self._host.names.cgroup(entry.box_id))
         self.entry = replace(entry, live=self.entry.live, env=dict(env), cpu_base_s=cpu_s)
         self._host.journal.write(self.entry)
-        async with self.guest.calling("identity", {**_identity(self.entry, env), "copied": self._copied}) as answer:
+        identity = {**_identity(self.entry, env), "copied": self._copied}
+        async with self.guest.calling("identity", identity, timeout_s=timeout_s) as answer:
             await self.gate_open()  # while the guest works: nothing of its owner's runs before it has answered
             await answer()
         self._copied = False

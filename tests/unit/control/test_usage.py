@@ -48,6 +48,21 @@ async def test_a_sandbox_is_counted_from_its_start_to_its_end(world: Any) -> Non
     assert (total.wall_s, total.cpu_s) == (120, 9)
 
 
+async def test_what_was_read_before_the_end_counts_though_the_end_is_tried_again(world: Any) -> None:
+    """The node has forgotten it by then, so nobody could tell a second time."""
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    await world.clock.advance(30)
+    world.node.samples[sandbox.id] = Sample(cpu_s=7)
+    world.node.destroy_errors = [RuntimeError("not yet")]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.control.sandbox_kill, world.me, sandbox.id)
+        while world.node.destroy_errors:
+            await anyio.sleep(0.005)
+        world.node.samples[sandbox.id] = Sample()
+    total = await used(world)
+    assert (total.wall_s, total.cpu_s) == (30, 7)
+
+
 async def test_a_server_that_was_away_counts_what_it_missed(open_world: Any) -> None:
     node, clock = FakeNode(), VirtualClock()
     async with open_world(node, clock) as world:
