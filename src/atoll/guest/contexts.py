@@ -168,6 +168,8 @@ class Context:
             runner.signal_reseed()
         else:
             runner.reseed()
+            if copied:
+                runner.warm()  # after a restore its pages are cold: better now than in its owner's first call
 
     def _warm_again(self) -> None:
         """In the pump's thread: what was warm shall be, but not in the way of a new owner's first wish."""
