@@ -20,6 +20,7 @@ from bench_bare import Bare
 from bench_code import code
 from bench_e2b import e2b
 from bench_egress import egress
+from bench_empty import empty
 from bench_evaluate import evaluate, first_result
 from bench_files import many_files
 from bench_inside import inside
@@ -112,6 +113,7 @@ BENCHES: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "e2b": lambda bench: e2b(bench.rounds),
     "claims": lambda bench: claims(bench.rounds),
     "burst": lambda bench: burst(bench.rounds),
+    "empty": lambda bench: empty(bench.rounds),
     "listing": lambda bench: listing(bench.rounds),
 }
 BY_NAME_ONLY: dict[str, Callable[[Bench], Iterator[Row]]] = {

@@ -10,13 +10,10 @@ from contextlib import ExitStack
 from bench_bare import Bare
 from bench_podman import podman
 from bench_row import Row, p50, timed_ms
-from bench_warm import pool_server, wait_rest
+from bench_warm import bare_restore_ms, emptied, pool_server, wait_rest
 
 from atoll import evaluate as atoll_evaluate
-from atoll.node import templates, warmimages
-from atoll.node.images import Images
 from atoll.node.install.layout import Layout
-from atoll.node.names import HostNames
 from atoll.testing.server import Server
 
 AT_ONCE = 8
@@ -43,25 +40,17 @@ def first_result(rounds: int) -> Iterator[Row]:
     empty: list[float] = []
     bare_ms: list[float] = []
     with pool_server(2) as server, Bare.open(Layout.from_environment(), server.data) as bare:
-        wait_rest(server, TEMPLATE, 1, 1, READY_S_MAX)
-        host = bare._host
-        images = Images(HostNames.of(server.data), host.pool)
-        template = next(one for one in templates.known(host.pool) if one.name == TEMPLATE)
-        image = images.find(warmimages.image_id(host, template))
         for _ in range(rounds):
             wait_rest(server, TEMPLATE, 1, 1, READY_S_MAX)
             way, taken_ms = _first_ms(server)
             assert way == "pool", way
             pooled.append(taken_ms)
             wait_rest(server, TEMPLATE, 1, 1, READY_S_MAX)
-            taken = [server.create(TEMPLATE) for _ in range(server.status()["warm"][TEMPLATE]["live"])]
-            way, taken_ms = _first_ms(server)
+            with emptied(server, TEMPLATE):
+                way, taken_ms = _first_ms(server)
             assert way == "shell", way
             empty.append(taken_ms)
-            for one in taken:
-                one.kill()
-                one.close()
-            bare_ms.append(bare.restore_ms(image, images))
+            bare_ms.append(bare_restore_ms(bare, server, TEMPLATE))
     yield Row("first result, pool", p50(pooled), None, "ms", "p50 under 25 ms", p50(pooled) < 25)
     held = p50(empty) <= 1.3 * p50(bare_ms)
     yield Row("first result, empty pool", p50(empty), p50(bare_ms), "ms", "1.3 times bare restore", held)

@@ -6,8 +6,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from bench_bare import Bare
+
+from atoll import Sandbox
 from atoll.model import limits
+from atoll.node import templates, warmimages
+from atoll.node.images import Images
 from atoll.node.install.layout import Layout
+from atoll.node.names import HostNames
 from atoll.testing import scratch
 from atoll.testing.server import Server
 
@@ -43,3 +49,23 @@ def wait_rest(server: Server, template: str, live: int, shells: int = 0, within_
     """Until the pool is full, and rests: two processors make one sandbox or hand one over, not both."""
     wait_live(server, template, live, shells, within_s)
     time.sleep(2 * limits.WARM_REST_S)
+
+
+@contextmanager
+def emptied(server: Server, template: str) -> Iterator[None]:
+    """While all that waited of a template has owners. What is made now is made on the spot."""
+    taken: list[Sandbox] = [server.create(template) for _ in range(server.status()["warm"][template]["live"])]
+    try:
+        yield
+    finally:
+        for one in taken:
+            one.kill()
+            one.close()
+
+
+def bare_restore_ms(bare: Bare, server: Server, template: str) -> float:
+    """The warm image of a template, restored by runsc alone into a shell, until its first answer."""
+    host = bare._host
+    images = Images(HostNames.of(server.data), host.pool)
+    known = next(one for one in templates.known(host.pool) if one.name == template)
+    return bare.restore_ms(images.find(warmimages.image_id(host, known)), images)
