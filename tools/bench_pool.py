@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench_row import Row, p50, p95, timed_ms
-from bench_warm import pool_server, wait_live, wait_rest
+from bench_warm import demand, pool_server, wait_rest
 
 from atoll import AsyncSandbox, Sandbox
 from atoll.testing.server import Server
@@ -23,7 +23,7 @@ def claims(rounds: int) -> Iterator[Row]:
     firsts: list[float] = []
     kills: list[float] = []
     with pool_server(3) as server:
-        _demand(server, 3)
+        demand(server, TEMPLATE, 3)
         for _ in range(rounds):
             wait_rest(server, TEMPLATE, 3)
             made: list[Sandbox] = []
@@ -42,7 +42,7 @@ def burst(rounds: int) -> Iterator[Row]:
     ones: list[float] = []
     slowest: list[float] = []
     with pool_server(20) as server:
-        _demand(server, 20)
+        demand(server, TEMPLATE, 20)
         asyncio.run(_at_once(server, 1))
         for _ in range(max(1, rounds // 3)):
             wait_rest(server, TEMPLATE, 20)
@@ -55,13 +55,6 @@ def burst(rounds: int) -> Iterator[Row]:
     yield Row("slowest of twenty creates at once", worst, one, "ms", "5 times one", worst <= 5 * one)
     rate = 20 / (worst / 1000)
     yield Row("creates from a full pool", rate, None, "per s", "50 per second", rate >= 50)
-
-
-def _demand(server: Server, count: int) -> None:
-    """Ask for so many that the pool learns to hold so many."""
-    for _ in range(count):
-        server.create(TEMPLATE).kill()
-    wait_live(server, TEMPLATE, count)
 
 
 async def _at_once(server: Server, count: int) -> list[float]:

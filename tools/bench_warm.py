@@ -45,10 +45,18 @@ def wait_live(server: Server, template: str, live: int, shells: int = 0, within_
         time.sleep(0.02)
 
 
+def demand(server: Server, template: str, count: int, within_s: float = _FULL_S_MAX) -> None:
+    """Ask for so many that the pool learns to hold so many, and wait until it does: then it makes no more."""
+    wait_live(server, template, 1, 0, within_s)
+    for _ in range(count):
+        server.create(template).kill()
+    wait_live(server, template, count, 0, within_s)
+
+
 def wait_rest(server: Server, template: str, live: int, shells: int = 0, within_s: float = _FULL_S_MAX) -> None:
     """Until the pool is full, and rests: two processors make one sandbox or hand one over, not both."""
     wait_live(server, template, live, shells, within_s)
-    time.sleep(2 * limits.WARM_REST_S)
+    time.sleep(2 * limits.WARM_REST_S + 2 * limits.CONTEXT_REWARM_S)  # and has started what it starts later
 
 
 @contextmanager
