@@ -100,8 +100,8 @@ class Instance:
     @classmethod
     async def prepare(cls, host: Host, entry: Entry, disk: Path, steps: Steps) -> Instance:
         """All but the life in it: disk, limits, network and boundary. On an error or a cancel nothing is left."""
-        host.journal.write(entry)
         try:
+            host.journal.write(entry)
             return await cls._prepare(host, entry, disk, steps)
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -350,8 +350,7 @@ class Instance:
     def _note(self, **changes: bool) -> None:
         entry = replace(self.entry, **changes)  # type: ignore[arg-type]
         if not self.ending:
-            with meaning("the journal"):
-                self._host.journal.write(entry)
+            self._host.journal.write(entry)
         self.entry = entry
 
     def _note_freed(self, **changes: bool) -> None:

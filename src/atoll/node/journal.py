@@ -16,6 +16,7 @@ from pathlib import Path
 
 from atoll.model.resources import Resources
 from atoll.model.volume import VolumeMount
+from atoll.node.disks.pool import meaning
 from atoll.node.images import Boot
 from atoll.node.runtime.base import BoxRecord
 from atoll.wire import codec
@@ -62,13 +63,19 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def write(self, entry: Entry) -> None:
+        """Where there is no room the record stays as it was, and that is told."""
         path = self._path(entry.box_id)
         fresh = path.with_suffix(".tmp")
         data = codec.encode(entry)
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb", buffering=0) as file:
-            file.write(data)
-        fresh.replace(path)
+        with meaning("the journal"):
+            try:
+                fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+                with open(fd, "wb") as file:  # buffered, because a bare write may take a part and say nothing
+                    file.write(data)
+                fresh.replace(path)
+            except BaseException:
+                fresh.unlink(missing_ok=True)
+                raise
 
     def remove(self, box_id: str) -> None:
         self._path(box_id).unlink(missing_ok=True)

@@ -26,6 +26,7 @@ import structlog
 from atoll.model import ids, limits
 from atoll.model.errors import AtollError, Conflict, NotFound
 from atoll.node.disks import compare
+from atoll.node.disks.pool import meaning
 from atoll.node.host import Host
 from atoll.node.images import Image, cpu_features, restore_refusal
 from atoll.node.instance import Instance, Steps, demolish
@@ -265,9 +266,10 @@ class Snapshots:
         if image.has_memory:
             entry = replace(entry, token=image.token, env=image.env)
         own = self._host.pool.disk_path(entry.box_id)
-        self._host.journal.write(entry)
         try:
-            await asyncio.to_thread(self._host.images.disk_lend, image.id, own)
+            self._host.journal.write(entry)
+            with meaning("the disk"):
+                await asyncio.to_thread(self._host.images.disk_lend, image.id, own)
             steps.done("disk_lend")
         except BaseException:
             with anyio.CancelScope(shield=True):

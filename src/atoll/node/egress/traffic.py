@@ -1,12 +1,12 @@
-"""How much one sandbox has moved since it was made: two numbers in a file that is mapped into memory.
+"""How much one sandbox has moved since it was made: two numbers in a file.
 
-A cap is for a whole life, and a life outlasts the server. What was written to the map is the kernel's: a server that is
-killed loses none of it. The file appears with the first byte, because most sandboxes never move any.
+A cap is for a whole life, and a life outlasts the server. What was written is the kernel's: a server that is killed
+loses none of it. It is written and not mapped: a page of a map for which the disk has no room would end the server. The
+file appears with the first byte, because most sandboxes never move any.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from pathlib import Path
@@ -21,18 +21,26 @@ class Traffic:
         self.bytes_up = 0
         self.bytes_down = 0
         self._path = path
-        self._map: mmap.mmap | None = None
+        self._descriptor = -1
         if path is not None and path.exists():
-            self._map = _open(path)
-            self.bytes_up, self.bytes_down = _NUMBERS.unpack_from(self._map)
+            self._descriptor = _open(path)
+            known = os.pread(self._descriptor, _NUMBERS.size, 0)
+            if len(known) == _NUMBERS.size:  # else of a server that died between two calls
+                self.bytes_up, self.bytes_down = _NUMBERS.unpack(known)
 
     def add(self, *, up: int, down: int) -> None:
         self.bytes_up += up
         self.bytes_down += down
-        if self._map is None and self._path is not None:
-            self._map = _open(self._path)
-        if self._map is not None:
-            _NUMBERS.pack_into(self._map, 0, self.bytes_up, self.bytes_down)
+        if self._path is not None:
+            try:
+                self._write(self._path)
+            except OSError:
+                pass  # no room: what is counted here holds as long as the server runs, and the next one tries again
+
+    def _write(self, path: Path) -> None:
+        if self._descriptor < 0:
+            self._descriptor = _open(path)
+        os.pwrite(self._descriptor, _NUMBERS.pack(self.bytes_up, self.bytes_down), 0)
 
     @property
     def total(self) -> int:
@@ -40,17 +48,11 @@ class Traffic:
 
     def close(self) -> None:
         """Nobody counts any more."""
-        if self._map is not None:
-            self._map.close()
-        self._map = self._path = None
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor, self._path = -1, None
 
 
-def _open(path: Path) -> mmap.mmap:
+def _open(path: Path) -> int:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        if os.fstat(descriptor).st_size != _NUMBERS.size:  # new, or of a server that died between two calls
-            os.ftruncate(descriptor, _NUMBERS.size)
-        return mmap.mmap(descriptor, _NUMBERS.size)
-    finally:
-        os.close(descriptor)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,8 @@ async def call(path: Path, method: str) -> None:
 async def _exchange(path: Path, request: bytes) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC) as connection:
-        await loop.sock_connect(connection, str(path))
+        with _short_name(path) as name:
+            await loop.sock_connect(connection, name)
         await loop.sock_sendall(connection, request)
         answer = b""
         while (result := parse_answer(answer)) is None:
@@ -44,6 +48,16 @@ async def _exchange(path: Path, request: bytes) -> dict[str, Any]:
             if not data or len(answer) > limits.SENTRY_ANSWER_BYTES_MAX:
                 raise ValueError(f"no answer in {len(answer)} bytes")
     return result
+
+
+@contextmanager
+def _short_name(path: Path) -> Iterator[str]:
+    """Another name for a socket: one of over 108 bytes cannot be connected to, and a data directory may be deep."""
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def parse_answer(data: bytes) -> dict[str, Any] | None:

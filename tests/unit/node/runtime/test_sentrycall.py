@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,22 @@ async def answered_with(path: Path, *parts: bytes) -> dict[str, object]:
         await sentrycall.call(path, sentrycall.PAUSE)
     found: dict[str, object] = json.loads(asked)
     return found
+
+
+async def test_a_socket_may_lie_deep(tmp_path: Path) -> None:
+    """Its path is longer than the name of a socket may be, so even the server needs another way to it."""
+    deep = tmp_path / ("deep" * 30)
+    deep.mkdir()
+    folder = os.open(deep, os.O_PATH)
+    async with await asyncio.start_unix_server(_well, f"/proc/self/fd/{folder}/s"):
+        await sentrycall.call(deep / "s", sentrycall.PAUSE)
+    os.close(folder)
+
+
+async def _well(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(4096)
+    writer.write(b'{"success":true}')
+    writer.close()
 
 
 async def test_an_answer_may_come_in_pieces(tmp_path: Path) -> None:
