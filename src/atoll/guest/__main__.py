@@ -46,6 +46,8 @@ def main() -> None:
     if os.getpid() == 1:
         incoming.prepare()
     agent = Agent(settings, Zygote())
+    if os.getpid() == 1:  # elsewhere it would be the machine's own that is covered
+        agent.boot_id.lay_over()
     agent.start()
     sys.stdout.write(f"guest: listening on port {agent.port}\n")
     sys.stdout.flush()

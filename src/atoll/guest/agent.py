@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from atoll.guest import contexts_ops, identity, metrics, mounting, networking, ports, processops, relay, shells, users
+from atoll.guest.bootid import BootId
 from atoll.guest.channel import Channel
 from atoll.guest.contexts import Contexts
 from atoll.guest.failure import Disconnected, Refused
@@ -90,6 +91,8 @@ class Agent:
         self.shells = Shells()
         self.contexts = Contexts(self)
         self.reseed.append(self.contexts.reseed)
+        self.boot_id = BootId()
+        self.reseed.append(self.boot_id.renew)
         self.memory = MemoryGuard(self.workers.own_pids, self.processes, stirred=self.workers.stirred)
         self._listener = socket.create_server((settings.address, settings.port), backlog=128)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # connections get them from here

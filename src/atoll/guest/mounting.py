@@ -32,7 +32,7 @@ def bind_all(_agent: Agent, params: Params, channel: Channel) -> None:
         slot, path = mount
         os.makedirs(path, exist_ok=True)
         if not _same(slot, path):
-            _bind(slot, path)
+            bind(slot, path)
     channel.send_ok({})
 
 
@@ -47,10 +47,10 @@ def _same(slot: str, path: str) -> bool:
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
-def _bind(slot: str, path: str) -> None:
-    import ctypes  # here, because few sandboxes have volumes and the import costs a megabyte
+def bind(source: str, path: str) -> None:
+    import ctypes  # here, because what only reads this module does without
 
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(os.fsencode(slot), os.fsencode(path), None, _MS_BIND, None) != 0:
+    if libc.mount(os.fsencode(source), os.fsencode(path), None, _MS_BIND, None) != 0:
         code = ctypes.get_errno() or errno.EIO
         raise OSError(code, os.strerror(code), path)

@@ -206,6 +206,9 @@ def reseed() -> None:
         import ssl
 
         ssl.RAND_add(os.urandom(32), 32.0)
+    bindings = sys.modules.get("cryptography.hazmat.bindings._rust")
+    if bindings is not None:  # it brings an OpenSSL of its own
+        bindings._openssl.lib.RAND_add(os.urandom(32), 32, 32.0)
     random.seed()
     numpy = sys.modules.get("numpy")
     if numpy is not None:

@@ -7,6 +7,7 @@ file appears with the first byte, because most sandboxes never move any.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from pathlib import Path
@@ -32,10 +33,9 @@ class Traffic:
         self.bytes_up += up
         self.bytes_down += down
         if self._path is not None:
-            try:
+            # Without room, what is counted here holds as long as the server runs, and the next call tries again.
+            with contextlib.suppress(OSError):
                 self._write(self._path)
-            except OSError:
-                pass  # no room: what is counted here holds as long as the server runs, and the next one tries again
 
     def _write(self, path: Path) -> None:
         if self._descriptor < 0:
