@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,27 @@ from atoll.node.network.netns import Network
 from atoll.node.network.plan import Pair
 from atoll.node.runtime import oci
 from atoll.node.runtime.base import Bundle
+
+
+@dataclass(frozen=True)
+class Revived:
+    """An image of the server that lives in a bare box: the same disk, processes and memory."""
+
+    bare: Bare
+    bundle: Bundle
+    restore_ms: float
+
+    def checkpoint_ms(self) -> float:
+        """`runsc checkpoint` as it is meant: afterwards the box is gone."""
+        return self.bare.checkpoint_ms(self.bundle)
+
+    def checkpoint_running_ms(self) -> float:
+        """The same, and it goes on."""
+        return self.bare.checkpoint_ms(self.bundle, "--leave-running")
+
+    def file(self, path: str) -> Path:
+        """A file of its disk."""
+        return self.bundle.root / path
 
 
 class Bare:
@@ -61,24 +82,12 @@ class Bare:
             asyncio.run(_first_answer(link))
             return (time.perf_counter() - started_s) * 1000
 
-    def checkpoint_restore_ms(self) -> tuple[float, float]:
-        """`runsc checkpoint` of a box that answers; then `runsc restore` into a shell, and its first answer."""
-        with self._bundle() as (bundle, link), tempfile.TemporaryDirectory(dir=self._host.names.data.parent) as folder:
-            self._run("create", "--bundle", str(bundle.folder), bundle.box_id)
-            self._run("start", bundle.box_id)
-            asyncio.run(_first_answer(link))
-            started_s = time.perf_counter()
-            self._run("checkpoint", "--leave-running", "--image-path", folder, bundle.box_id)
-            checkpoint_ms = (time.perf_counter() - started_s) * 1000
-            with self._bundle(lambda other: replace(other, argv=bundle.argv)) as (shell, other_link):
-                other_link.token = link.token
-                self._run("create", "--bundle", str(shell.folder), shell.box_id)
-                started_s = time.perf_counter()
-                self._run("restore", "--bundle", str(shell.folder), "--image-path", folder, "--detach", shell.box_id)
-                asyncio.run(_first_answer(other_link))
-                return checkpoint_ms, (time.perf_counter() - started_s) * 1000
-
     def restore_ms(self, image: Image, images: Images) -> float:
+        with self.revived(image, images) as revived:
+            return revived.restore_ms
+
+    @contextmanager
+    def revived(self, image: Image, images: Images) -> Iterator[Revived]:
         """`runsc restore` of an image of a server into a shell that is there already, and its first answer."""
         disk = images.disk_path(image.id)
         with self._bundle(disk=disk, boot=image.boot) as (shell, link):
@@ -88,6 +97,14 @@ class Bare:
             memory = str(images.memory_path(image.id))
             self._run("restore", "--bundle", str(shell.folder), "--image-path", memory, "--detach", shell.box_id)
             asyncio.run(_first_answer(link))
+            restore_ms = (time.perf_counter() - started_s) * 1000
+            yield Revived(self, shell, restore_ms)
+
+    def checkpoint_ms(self, bundle: Bundle, *flags: str) -> float:
+        """`runsc checkpoint` into a new folder beside the server's images."""
+        with tempfile.TemporaryDirectory(dir=self._host.names.data.parent) as folder:
+            started_s = time.perf_counter()
+            self._run("checkpoint", *flags, "--image-path", folder, bundle.box_id)
             return (time.perf_counter() - started_s) * 1000
 
     @contextmanager
@@ -112,6 +129,14 @@ class Bare:
     def memory_mib(self, box: str) -> float:
         """Private memory of all processes of one of the server's boxes."""
         return _private_mib(self._host.cgroups.pids(self._server_names.cgroup(box)))
+
+    def resident_mib(self, box: str) -> float:
+        """What one of the server's boxes has in memory, of its programs too, which are shared memory of its sentry."""
+        return self._host.cgroups.usage(self._server_names.cgroup(box)).memory_bytes / 2**20
+
+    def reclaim(self, box: str) -> None:
+        """What the server does after a while of standby, now."""
+        self._host.cgroups.reclaim(self._server_names.cgroup(box))
 
     def exec_true(self, box: str) -> None:
         spawn.run([self._runsc, "--root", self._server_names.runsc_root, "exec", box, "/bin/true"])

@@ -1,77 +1,151 @@
-"""Standby, pause, resume, snapshot and fork, beside bare `runsc checkpoint` and `restore` into a shell."""
+"""Standby, pause, resume, snapshot and fork of a pandas kernel, beside bare `runsc checkpoint` and `restore` of it.
+
+The bare ones have the same content: a snapshot of the sandbox is restored by hand into a shell, with the same root,
+processes and memory, in turn with ours.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
-from bench_bare import Bare
+from bench_bare import Bare, Revived
+from bench_disk import disk_sizes
 from bench_row import Row, p50, timed_ms
+from bench_swap import reclaimed
 
 from atoll import Sandbox, Snapshot
+from atoll.node.images import Image, Images
+from atoll.node.names import HostNames
 from atoll.testing.server import Server
 
 FORKS = 10
+FRAME = """
+import numpy, pandas
+frame = pandas.DataFrame({"n": range(100_000), "x": numpy.random.rand(100_000)})
+int(frame["n"].sum())
+"""
+SUM = "4999950000"
 
-# Writes down the longest time for which it did not run.
+# Appends each time for which it did not run, in milliseconds, if that was more than its own sleep and a turn.
 GAP = """
 import time
-longest, last = 0.0, time.monotonic()
+last = time.monotonic()
 while True:
     now = time.monotonic()
-    if now - last > longest:
-        longest = now - last
-        open("/home/user/gap", "w").write(str(longest * 1000))
+    if now - last > 0.008:
+        open("/home/user/gap", "a").write(f"{(now - last) * 1000}\\n")
     last = now
     time.sleep(0.0005)
 """
 
 
 def state(server: Server, bare: Bare, rounds: int) -> Iterator[Row]:
-    """All of it on the template `base`; the two bare steps are taken in turn with ours."""
-    checkpoints, restores = zip(*(bare.checkpoint_restore_ms() for _ in range(max(3, rounds // 2))), strict=True)
-    checkpoint_ms, restore_ms = p50(list(checkpoints)), p50(list(restores))
-    with server.create("base", timeout_s=3600) as sandbox:
-        sandbox.commands.run("true")
-        yield _standby(sandbox, rounds)
-        yield from _pause(sandbox, rounds, checkpoint_ms, restore_ms)
-        yield _snapshot(server, sandbox, rounds, checkpoint_ms)
-        yield _fork(sandbox, restore_ms)
+    """All of it on a sandbox of the template `code` whose kernel holds a data frame."""
+    with server.create("code", timeout_s=3600) as sandbox:
+        assert sandbox.code.run(FRAME).text == SUM
+        yield from _standby(server, sandbox, bare, rounds)
+        same = _Same(server, sandbox, bare)
+        try:
+            yield from _pause(sandbox, same, rounds)
+            yield _fork(sandbox, same)
+        finally:
+            same.remove()
+        yield from _snapshot(server, sandbox, bare, rounds)
+    yield from disk_sizes(server, rounds)
 
 
-def _standby(sandbox: Sandbox, rounds: int) -> Row:
+class _Same:
+    """A snapshot of a sandbox, which bare boxes are made from."""
+
+    def __init__(self, server: Server, sandbox: Sandbox, bare: Bare) -> None:
+        self._server = server
+        self._id = sandbox.snapshot().id
+        self.bare = bare
+        self.images = Images(HostNames.of(server.data), bare._host.pool)
+        self.image: Image = self.images.find(self._id)
+
+    def remove(self) -> None:
+        Snapshot.delete(self._id, url=self._server.url, api_key=self._server.key)
+
+
+def _standby(server: Server, sandbox: Sandbox, bare: Bare, rounds: int) -> Iterator[Row]:
+    def call() -> None:
+        assert sandbox.files.exists("/etc")
+
     wakes = []
     for _ in range(rounds * 2):
         sandbox.standby()
-        wakes.append(timed_ms(lambda: sandbox.files.exists("/etc")))
-    call_ms = p50([timed_ms(lambda: sandbox.files.exists("/etc")) for _ in range(rounds * 2)])
+        wakes.append(timed_ms(call))
+    call_ms = p50([timed_ms(call) for _ in range(rounds * 2)])
     ours = p50(wakes)
-    return Row("wake from standby", ours, call_ms, "ms", "p50 under 10 ms", ours < 10, "beside the same call, awake")
+    yield Row("wake from standby", ours, call_ms, "ms", "p50 under 10 ms", ours < 10, "beside the same call, awake")
+    yield reclaimed(server, sandbox, bare, rounds, call_ms)
 
 
-def _pause(sandbox: Sandbox, rounds: int, checkpoint_ms: float, restore_ms: float) -> Iterator[Row]:
-    pauses, resumes = [], []
+def _pause(sandbox: Sandbox, same: _Same, rounds: int) -> Iterator[Row]:
+    pauses, resumes, checkpoints, restores = [], [], [], []
     for _ in range(rounds):
         pauses.append(timed_ms(sandbox.pause))
         resumes.append(timed_ms(sandbox.resume))
-    ours, back = p50(pauses), p50(resumes)
-    yield Row("pause", ours, checkpoint_ms, "ms", "1.3 times bare checkpoint", ours <= 1.3 * checkpoint_ms)
+        assert sandbox.code.run("int(frame['n'].sum())").text == SUM
+        with same.bare.revived(same.image, same.images) as revived:
+            restores.append(revived.restore_ms)
+            checkpoints.append(revived.checkpoint_ms())
+    ours, bare = p50(pauses), p50(checkpoints)
+    note = f"a memory of {same.image.memory_bytes / 1e6:.0f} MB"
+    yield Row("pause", ours, bare, "ms", "1.3 times bare checkpoint", ours <= 1.3 * bare, note)
+    ours, bare = p50(resumes), p50(restores)
     note = "the bare one restores into a shell that was there; ours also makes the box"
-    yield Row("resume", back, restore_ms, "ms", "1.2 times bare restore", back <= 1.2 * restore_ms, note)
+    yield Row("resume", ours, bare, "ms", "1.2 times bare restore", ours <= 1.2 * bare, note)
 
 
-def _snapshot(server: Server, sandbox: Sandbox, rounds: int, checkpoint_ms: float) -> Row:
+def _fork(sandbox: Sandbox, same: _Same) -> Row:
+    forks, restores = [], []
+    for _ in range(3):
+        made: list[Sandbox] = []
+        forks.append(timed_ms(lambda made=made: made.extend(sandbox.fork(FORKS))))
+        for one in made:
+            one.kill()
+            one.close()
+        with same.bare.revived(same.image, same.images) as revived:
+            restores.append(revived.restore_ms)
+    ours, bare = p50(forks), p50(restores)
+    return Row(f"fork of {FORKS}", ours, bare, "ms", "12 times bare restore", ours <= 12 * bare)
+
+
+def _snapshot(server: Server, sandbox: Sandbox, bare: Bare, rounds: int) -> Iterator[Row]:
+    """How long a loop inside stands still, by a snapshot of ours and by a bare checkpoint that leaves it running."""
     gap = sandbox.commands.start(["python3", "-c", GAP])
+    stops, whole, own, bare_stops = [], [], [], []
     for _ in range(rounds):
-        Snapshot.delete(sandbox.snapshot(), url=server.url, api_key=server.key)
-    longest = float(sandbox.files.read("gap"))
+        sandbox.files.write("gap", "")
+        same_ms: list[_Same] = []
+        whole.append(timed_ms(lambda: same_ms.append(_Same(server, sandbox, bare))))  # noqa: B023
+        stops.append(_longest(sandbox.files.read("gap")))
+        same = same_ms[0]
+        try:
+            with bare.revived(same.image, same.images) as revived:
+                own.append(_bare_stop(revived, bare_stops))
+        finally:
+            same.remove()
     gap.kill()
-    return Row("stop by a snapshot, longest", longest, checkpoint_ms, "ms", "stated", True, "as seen from inside")
+    ours, beside = p50(stops), p50(bare_stops)
+    note = f"seen from inside; the whole snapshot {p50(whole):.0f} ms, bare checkpoint and start of runsc {p50(own):.0f} ms"
+    yield Row("stop by a snapshot", ours, beside, "ms", "stated, beside the stop by bare checkpoint", True, note)
+    part = ours - beside
+    yield Row("stop by a snapshot, our part", part, None, "ms", "under 15 ms", part < 15)
 
 
-def _fork(sandbox: Sandbox, restore_ms: float) -> Row:
-    made: list[Sandbox] = []
-    ours = timed_ms(lambda: made.extend(sandbox.fork(FORKS)))
-    for one in made:
-        one.kill()
-        one.close()
-    return Row(f"fork of {FORKS}", ours, restore_ms, "ms", "12 times bare restore", ours <= 12 * restore_ms)
+def _bare_stop(revived: Revived, stops: list[float]) -> float:
+    gaps = revived.file("home/user/gap")
+    time.sleep(0.2)  # what the restore stopped is over
+    gaps.write_text("")
+    taken_ms = revived.checkpoint_running_ms()
+    time.sleep(0.1)
+    stops.append(_longest(gaps.read_text()))
+    return taken_ms
+
+
+def _longest(gaps: str) -> float:
+    return max((float(one) for one in gaps.split()), default=0.0)

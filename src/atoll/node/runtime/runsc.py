@@ -14,15 +14,16 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from atoll.model import limits
 from atoll.model.errors import AtollError, Internal, Unavailable
 from atoll.node import spawn
 from atoll.node.console import Console
 from atoll.node.processes import ProcessHandle
-from atoll.node.runtime import oci, sentrycall
+from atoll.node.runtime import checkpointfiles, netstack, oci, sentrycall
 from atoll.node.runtime.base import Box, BoxRecord, Bundle, Capabilities
 from atoll.node.runtime.standing import Standing
 from atoll.wire import framing
@@ -156,11 +157,23 @@ class RunscBox:
             return False
 
     async def snapshot(self, target: Path) -> None:
-        await self._command("checkpoint", "--leave-running", "--image-path", str(target), self.box_id)
+        with checkpointfiles.created(target) as fds:
+            wish = {"metadata": {"compression": "none"}, "have_pages_file": True, "Resume": True}
+            await self._sentry_call("checkpoint", sentrycall.CHECKPOINT, wish, fds)
 
     async def restore(self, source: Path) -> None:
-        folder = self._bundle.folder
-        await self._command("restore", "--bundle", str(folder), "--image-path", str(source), "--detach", self.box_id)
+        with netstack.link_open(self._bundle.netns) as link:
+            await self._sentry_call("restore", sentrycall.NETWORK, netstack.arguments(link), [link.fileno()])
+        with checkpointfiles.existing(source) as fds:
+            await self._sentry_call("restore", sentrycall.RESTORE, {"HavePagesFile": True}, fds)
+
+    async def _sentry_call(self, verb: str, method: str, arg: Mapping[str, Any], fds: Sequence[int]) -> None:
+        """What the runsc program of this name would do, with its errors."""
+        path = self._runsc.control_socket(self.box_id)
+        try:
+            await sentrycall.call(path, method, arg, fds, limits.HELPER_S_MAX)
+        except Internal as error:
+            raise _failure(verb, self._bundle.folder, error.detail) from error
 
     def console(self) -> str:
         return self._console.text() if self._console else ""

@@ -1,7 +1,8 @@
 """A call to a sentry's control socket: what `runsc pause` says, without the 30 ms of starting runsc.
 
 gVisor's urpc, as far as it is needed: one JSON object each way on a unix stream, {"method", "arg"} and {"success",
-"err", "result"}. The sentry is trusted to be ours and not to be well: every wait is bounded, and so is what it says.
+"err", "result"}; descriptors go along with the first byte. The sentry is trusted to be ours and not to be well: every
+wait is bounded, and so is what it says.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,25 +23,35 @@ from atoll.model.errors import Internal
 
 PAUSE = "containerManager.Pause"
 RESUME = "containerManager.Resume"
+CHECKPOINT = "containerManager.Checkpoint"
+NETWORK = "containerManager.SetNetworkArgs"
+RESTORE = "containerManager.Restore"
 
 
-async def call(path: Path, method: str) -> None:
+async def call(
+    path: Path,
+    method: str,
+    arg: Mapping[str, Any] | None = None,
+    fds: Sequence[int] = (),
+    timeout_s: float = limits.SENTRY_CALL_S_MAX,
+) -> None:
     """Have the sentry do this. Not given up half way: who is cancelled waits, so that what was done is known."""
     try:
-        with anyio.CancelScope(shield=True), anyio.fail_after(limits.SENTRY_CALL_S_MAX):
-            result = await _exchange(path, json.dumps({"method": method, "arg": None}).encode())
+        with anyio.CancelScope(shield=True), anyio.fail_after(timeout_s):
+            result = await _exchange(path, json.dumps({"method": method, "arg": arg}).encode(), fds)
     except (OSError, TimeoutError, ValueError) as error:
         raise Internal("the runtime does not answer", code="runtime_failed", detail=f"{method}: {error!r}") from error
     if result.get("success") is not True:
         raise Internal("the runtime refused", code="runtime_failed", detail=f"{method}: {result.get('err')}")
 
 
-async def _exchange(path: Path, request: bytes) -> dict[str, Any]:
+async def _exchange(path: Path, request: bytes, fds: Sequence[int]) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC) as connection:
         with _short_name(path) as name:
             await loop.sock_connect(connection, name)
-        await loop.sock_sendall(connection, request)
+        sent = socket.send_fds(connection, [request], list(fds))  # a fresh stream has room for it
+        await loop.sock_sendall(connection, request[sent:])
         answer = b""
         while (result := parse_answer(answer)) is None:
             data = await loop.sock_recv(connection, limits.SENTRY_ANSWER_BYTES_MAX)
