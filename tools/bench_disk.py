@@ -21,7 +21,7 @@ FICLONE = 0x40049409
 
 
 def disk_sizes(server: Server, rounds: int) -> Iterator[Row]:
-    """The gigabyte is written, of bytes that do not pack; the ten are that one cloned file by file, extent by extent."""
+    """The gigabyte is written, of bytes that do not pack; the ten are that one cloned, extent by extent."""
     with server.create("base", timeout_s=3600) as small, server.create("base", timeout_s=3600) as large:
         written = _disk(server, small) / "home/user/data"
         _write(written)

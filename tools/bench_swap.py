@@ -54,7 +54,7 @@ def _swap() -> Iterator[str]:
     if admission.host_swap_bytes():
         yield "the host's own"
         return
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # noqa: S108
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         data = Path(folder)
         kind = next((one for one in (swap.ZRAM, swap.FILE) if _ensured(data, one)), "")
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from atoll.model.errors import Conflict, NotFound
 from atoll.node.disks import btrfs
 from atoll.node.disks.pool import Pool
-from atoll.node.images import Boot, Image, Images, cpu_features, file_hashes
+from atoll.node.hashing import file_hash, file_hashes
+from atoll.node.images import Boot, Image, Images, cpu_features
 from atoll.node.names import HostNames
 
 pytestmark = pytest.mark.real
@@ -21,7 +23,7 @@ def images(data_dir: Path) -> Images:
     return Images(HostNames.of(data_dir), Pool.open(data_dir))
 
 
-def make(images: Images, image_id: str = "one") -> Image:
+def make(images: Images, image_id: str = "one", *, passing: bool = False) -> Image:
     folder = images.begin(image_id)
     (folder / "pages.img").write_bytes(b"p" * 3_000_000)
     (folder / "checkpoint.img").write_bytes(b"c" * 1000)
@@ -29,7 +31,7 @@ def make(images: Images, image_id: str = "one") -> Image:
     btrfs.subvolume_create(source)
     images.disk_take(image_id, source)
     image = Image(image_id, Boot("h", "/a", "/r"), "token", "runsc", cpu_features(), file_hashes(folder))
-    images.finish(image)
+    images.finish(image, passing=passing)
     return image
 
 
@@ -53,6 +55,28 @@ def test_one_flipped_byte_is_noticed(images: Images) -> None:
     with pytest.raises(Conflict) as caught:
         images.verify(image)
     assert caught.value.code == "image_damaged"
+
+
+def test_many_who_ask_at_once_look_once(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = make(images)
+    looked: list[str] = []
+
+    def look(path: Path) -> str:
+        looked.append(path.name)
+        return file_hash(path)
+
+    monkeypatch.setattr("atoll.node.images.file_hash", look)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(images.verify, [image] * 8))
+    assert sorted(looked) == sorted(image.files)
+
+
+def test_a_passing_image_is_there_at_once(images: Images) -> None:
+    image = make(images, "passing", passing=True)
+    assert images.find("passing") == image
+    images.verify(image)
+    images.remove("passing")
+    assert images.known() == []
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{}", '{"boot": 1}', "{"])

@@ -123,6 +123,18 @@ def test_a_pause_without_memory_boots_afresh(sandbox: Sandbox) -> None:
     assert process.id not in [view.id for view in sandbox.commands.list()]
 
 
+def test_one_that_has_used_up_its_memory_is_copied_and_sleeps_like_any_other(server: Server) -> None:
+    """Its image goes by way of memory, which counts as its own: that must not end it."""
+    with server.create(memory="256MiB", timeout_s=600) as sandbox:
+        hoard = "import os, time; kept = os.urandom(1_000_000) * 150; open('ready', 'w').close(); time.sleep(600)"
+        process = sandbox.commands.start(["python3", "-c", hoard])
+        wait_until(lambda: sandbox.files.exists("ready"), 20)
+        delete(server, sandbox.snapshot())
+        sandbox.pause()
+        sandbox.resume()
+        assert process.id in [view.id for view in sandbox.commands.list()]
+
+
 def test_the_quota_does_not_begin_anew_with_a_pause(server: Server) -> None:
     with server.create(disk="64MiB", timeout_s=600) as sandbox:
         for n in range(3):

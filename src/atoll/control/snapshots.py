@@ -131,7 +131,8 @@ class Snapshots:
         await self._store.write(rows.add, SnapshotRecord(owner, snapshot))
         with anyio.CancelScope(shield=True):
             try:
-                taken = await self._node.image_take(sandbox.id, snapshot.id, memory=spec.memory)
+                passing = state is SnapshotState.PASSING
+                taken = await self._node.image_take(sandbox.id, snapshot.id, memory=spec.memory, passing=passing)
                 snapshot = replace(snapshot, has_memory=taken.has_memory).ready(taken.memory_bytes, taken.disk_bytes)
                 snapshot = replace(snapshot, state=state)
                 await self._store.write(rows.ready, snapshot)

@@ -50,6 +50,12 @@ def promise_bytes(resources: Resources) -> int:
     return resources.memory_bytes + limits.RUNTIME_MEMORY_BYTES + limits.MEMORY_BURST_BYTES
 
 
+def fits_beside(image_bytes: int, memory: Memory) -> bool:
+    """Whether an image of a sandbox's memory may pass through the host's own memory."""
+    free_bytes = memory.available - limits.MEMORY_RESERVE_BYTES
+    return image_bytes <= min(free_bytes, limits.OUTFLOW_MEMORY_BYTES_MAX)
+
+
 def host_memory() -> Memory:
     """The host's memory now."""
     total, available = _meminfo("MemTotal", "MemAvailable")

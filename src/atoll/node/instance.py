@@ -28,11 +28,13 @@ from atoll.node import guestapp, volumes
 from atoll.node.activity import Activity
 from atoll.node.disks.pool import meaning, pool_full
 from atoll.node.guestlink import GuestLink
+from atoll.node.hashing import file_hashes
 from atoll.node.host import Host
-from atoll.node.images import Image, cpu_features, file_hashes
+from atoll.node.images import Image, cpu_features
 from atoll.node.incoming import Incomings
 from atoll.node.install.layout import loader_name
 from atoll.node.journal import Entry
+from atoll.node.memorytake import MemoryTake
 from atoll.node.network import netns, plan
 from atoll.node.network.netns import Network
 from atoll.node.network.plan import Pair
@@ -242,10 +244,13 @@ class Instance:
         if failure is not None:  # raised here: a task group would hide it in a group
             raise failure
 
-    async def capture(self, image_id: str, *, memory: bool = True, asleep: bool = False) -> Image:
+    async def capture(
+        self, image_id: str, *, memory: bool = True, asleep: bool = False, passing: bool = False
+    ) -> Image:
         """An image of this moment, disk and memory, both taken while all of it stands still; then it goes on.
 
         With `asleep` the image is this sandbox's own sleep: it goes on only if that fails, and is its caller's to end.
+        One that is `passing` is thrown away soon.
         """
         images = self._host.images
         with meaning("the image"):
@@ -253,14 +258,7 @@ class Instance:
             try:
                 if not memory:
                     await self.guest.call("sync")
-                async with self._held(for_good=asleep):
-                    if memory:
-                        await self._box.snapshot(folder)
-                    await asyncio.to_thread(images.disk_take, image_id, self._host.pool.disk_path(self.entry.box_id))
-                    if asleep:
-                        image = await self._describe(image_id, self.entry.sandbox_id)
-                if not asleep:
-                    image = await self._describe(image_id, "")
+                image = await self._take(image_id, folder, memory=memory, asleep=asleep, passing=passing)
             except BaseException as error:
                 with anyio.CancelScope(shield=True):
                     full = isinstance(error, AtollError) and images.is_full()
@@ -270,6 +268,21 @@ class Instance:
                 raise
         return image
 
+    async def _take(self, image_id: str, folder: Path, *, memory: bool, asleep: bool, passing: bool) -> Image:
+        disk = self._host.pool.disk_path(self.entry.box_id)
+        async with contextlib.AsyncExitStack() as opened:
+            taking = MemoryTake(self._host, self._box, self.entry, folder)
+            take = await opened.enter_async_context(taking) if memory else None
+            async with self._held(for_good=asleep):
+                if take is not None:
+                    await take.write()
+                await asyncio.to_thread(self._host.images.disk_take, image_id, disk)
+                if asleep:
+                    hashes = await take.hashes() if take else {}
+                    return await self._describe(image_id, hashes, sandbox_id=self.entry.sandbox_id)
+            hashes = await take.hashes() if take else {}
+            return await self._describe(image_id, hashes, passing=passing)
+
     async def _release(self, image_id: str) -> None:
         """After a capture that came to nothing: first there is room again, then it goes on, which needs some."""
         await asyncio.to_thread(self._host.images.remove, image_id)
@@ -277,8 +290,10 @@ class Instance:
             with contextlib.suppress(AtollError):
                 await self._go_on()
 
-    async def _describe(self, image_id: str, sandbox_id: str) -> Image:
-        """The manifest of an image whose parts are all there; with it the image exists."""
+    async def _describe(
+        self, image_id: str, hashes: Mapping[str, str], *, sandbox_id: str = "", passing: bool = False
+    ) -> Image:
+        """The manifest of an image whose parts are all there; with it the image exists. `hashes` are known already."""
         images, entry = self._host.images, self.entry
         folder = images.memory_path(image_id)
         image = Image(
@@ -287,13 +302,13 @@ class Instance:
             token=self.guest.token,
             runtime_version=self._host.runtime_version,
             cpu_features=cpu_features(),
-            files=await asyncio.to_thread(file_hashes, folder),
+            files=await asyncio.to_thread(file_hashes, folder, hashes),
             sandbox_id=sandbox_id,
             env=entry.env,
             memory_bytes=sum(path.stat().st_size for path in folder.iterdir()),
             disk_bytes=await asyncio.to_thread(self._host.pool.disk_usage_bytes, entry.box_id),
         )
-        await asyncio.to_thread(images.finish, image)
+        await asyncio.to_thread(images.finish, image, passing=passing)
         return image
 
     @contextlib.asynccontextmanager

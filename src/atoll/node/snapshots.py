@@ -63,12 +63,15 @@ class Snapshots:
 
     # --- images ---
 
-    async def take(self, sandbox_id: str, image_id: str, *, memory: bool) -> ImageTaken:
-        """An image of a sandbox, which goes on; of a paused one it is a copy of what it sleeps in."""
+    async def take(self, sandbox_id: str, image_id: str, *, memory: bool, passing: bool = False) -> ImageTaken:
+        """An image of a sandbox, which goes on; of a paused one it is a copy of what it sleeps in.
+
+        One that is `passing` is thrown away soon, and at the next start in any case.
+        """
         if sandbox_id in self.paused:
             image = await self._copy(self.paused[sandbox_id], image_id, memory=memory)
         else:
-            image = await self._capture(self._instance(sandbox_id), image_id, memory=memory)
+            image = await self._capture(self._instance(sandbox_id), image_id, memory=memory, passing=passing)
         return ImageTaken(image.has_memory, image.memory_bytes, image.disk_bytes)
 
     async def _copy(self, source_id: str, image_id: str, *, memory: bool) -> Image:
@@ -78,11 +81,11 @@ class Snapshots:
         with self.using(source_id):
             return await asyncio.to_thread(self._host.images.copy, source, image_id)
 
-    async def _capture(self, instance: Instance, image_id: str, *, memory: bool) -> Image:
+    async def _capture(self, instance: Instance, image_id: str, *, memory: bool, passing: bool) -> Image:
         frozen = instance.frozen
         await instance.thaw()
         try:
-            return await instance.capture(image_id, memory=memory)
+            return await instance.capture(image_id, memory=memory, passing=passing)
         finally:
             if frozen and not instance.ending:
                 with anyio.CancelScope(shield=True):
@@ -241,7 +244,7 @@ class Snapshots:
                 raise Conflict("the sandbox ended while it was being paused", code="not_running")
             del self._instances[sandbox_id]
             self.paused[sandbox_id] = image_id
-            await instance.end()
+            await instance.strike()
             await asyncio.to_thread(self._disk_keep, image, instance.entry.box_id)
         return instance
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
@@ -59,7 +60,15 @@ class StatePort(ABC):
 
     async def sandbox_pause(self, sandbox_id: str, *, memory: bool) -> None:
         instance = await self._snapshots.pause(sandbox_id, memory=memory)
-        self._tasks.start_soon(self._demolish, instance)
+        self._tasks.start_soon(self._tidy_after, instance)
+
+    async def _tidy_after(self, instance: Instance) -> None:
+        """After a pause: the box goes; and one that wakes soon finds its image in the host's cache."""
+        await self._demolish(instance)
+        image_id = self._snapshots.paused.get(instance.entry.sandbox_id)
+        if image_id is not None:
+            with contextlib.suppress(OSError):  # it may be woken or killed meanwhile
+                await asyncio.to_thread(self._host.images.warm, image_id)
 
     async def sandbox_resume(self, order: SandboxOrder) -> SandboxStarted:
         self._check_volumes(order.volumes)
@@ -97,8 +106,8 @@ class StatePort(ABC):
     def idle_s(self, sandbox_id: str) -> float:
         return self._instance(sandbox_id).activity.idle_s()
 
-    async def image_take(self, sandbox_id: str, image_id: str, *, memory: bool) -> ImageTaken:
-        return await self._snapshots.take(sandbox_id, image_id, memory=memory)
+    async def image_take(self, sandbox_id: str, image_id: str, *, memory: bool, passing: bool = False) -> ImageTaken:
+        return await self._snapshots.take(sandbox_id, image_id, memory=memory, passing=passing)
 
     def image_export(
         self, image_id: str, template: str, resources: Resources, *, memory: bool

@@ -61,6 +61,8 @@ class FakeNode(FakeNetwork, FakeVolumes):
         self.pause_errors: list[AtollError] = []
         self.resume_errors: list[AtollError] = []
         self.image_errors: list[AtollError] = []
+        self.passing: set[str] = set()
+        """The images that were taken to be thrown away soon."""
         self.resumed: list[SandboxOrder] = []
         self.ports: dict[int, Callable[[], Awaitable[socket]]] = {}
         """What listens in every sandbox: how to connect to it, by port."""
@@ -196,12 +198,14 @@ class FakeNode(FakeNetwork, FakeVolumes):
         self._guest(sandbox_id)
         return self.idle_seconds.get(sandbox_id, 0.0)
 
-    async def image_take(self, sandbox_id: str, image_id: str, *, memory: bool) -> ImageTaken:
+    async def image_take(self, sandbox_id: str, image_id: str, *, memory: bool, passing: bool = False) -> ImageTaken:
         if sandbox_id not in self.paused:
             self._guest(sandbox_id)
         if self.image_errors:
             raise self.image_errors.pop(0)
         self.images.add(image_id)
+        if passing:
+            self.passing.add(image_id)
         return ImageTaken(memory, 1000 if memory else 0, 10)
 
     @asynccontextmanager

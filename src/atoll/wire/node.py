@@ -215,8 +215,11 @@ class NodePort(VolumePort, Protocol):
         """For how long nobody has called a sandbox or talked to one of its ports; 0 while somebody does."""
         ...
 
-    async def image_take(self, sandbox_id: str, image_id: str, *, memory: bool) -> ImageTaken:
-        """A snapshot of a sandbox that lives or is paused, under an id that the caller brings. The sandbox goes on."""
+    async def image_take(self, sandbox_id: str, image_id: str, *, memory: bool, passing: bool = False) -> ImageTaken:
+        """A snapshot of a sandbox that lives or is paused, under an id that the caller brings. The sandbox goes on.
+
+        With `passing` the caller removes it soon, and at the next start in any case: it need not outlast this host.
+        """
         ...
 
     async def image_remove(self, image_id: str) -> None:

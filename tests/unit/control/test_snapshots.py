@@ -96,6 +96,7 @@ async def test_one_fork_that_fails_does_not_spoil_the_others(world: Any) -> None
     assert [type(one.error) for one in made if one.error] == [Unavailable]
     assert all(one.metadata == {"run": "7"} and one.state is State.RUNNING for one in good)
     assert not world.node.images, "what they were made from is not kept"
+    assert len(world.node.passing) == 1, "nor is it waited for until it is on the disk"
 
 
 async def test_a_restart_removes_what_is_half_made_on_either_side(open_world: Any) -> None:

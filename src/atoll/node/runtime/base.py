@@ -71,6 +71,9 @@ class Box(Protocol):
     """One boundary. Methods are called by one task at a time, but `destroy` may come at any moment."""
 
     box_id: str
+    bulk: str
+    """The file of a snapshot that holds most of it, and is written from its beginning to its end, never twice in a
+    place; so it can be taken away while it is written. Empty if there is none."""
 
     async def start(self) -> None:
         """Called once after `create`: process 1 begins. Returns when it was started, not when it answers."""
@@ -88,8 +91,11 @@ class Box(Protocol):
         """It goes on. Idempotent as `pause` is."""
         ...
 
-    async def snapshot(self, target: Path) -> None:
-        """Memory and processes into the empty folder `target`. The box goes on as it was, paused or running."""
+    async def snapshot(self, target: Path, bulk_fd: int | None = None) -> None:
+        """Memory and processes into the empty folder `target`. The box goes on as it was, paused or running.
+
+        With `bulk_fd` the file `bulk` goes there instead.
+        """
         ...
 
     async def restore(self, source: Path) -> None:

@@ -14,25 +14,29 @@ ALL = (STATE, PAGES_META, PAGES)
 
 
 @contextmanager
-def created(folder: Path) -> Iterator[list[int]]:
-    """New files, to be written by a sentry."""
+def created(folder: Path, pages_fd: int | None = None) -> Iterator[list[int]]:
+    """New files, to be written by a sentry; the pages go to `pages_fd`, if there is one."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    with _opened(folder, flags) as fds:
-        yield fds
+    if pages_fd is None:
+        with _opened(folder, ALL, flags) as fds:
+            yield fds
+    else:
+        with _opened(folder, (STATE, PAGES_META), flags) as fds:
+            yield [*fds, pages_fd]
 
 
 @contextmanager
 def existing(folder: Path) -> Iterator[list[int]]:
     """The same files, to be read by a sentry."""
-    with _opened(folder, os.O_RDONLY | os.O_CLOEXEC) as fds:
+    with _opened(folder, ALL, os.O_RDONLY | os.O_CLOEXEC) as fds:
         yield fds
 
 
 @contextmanager
-def _opened(folder: Path, flags: int) -> Iterator[list[int]]:
+def _opened(folder: Path, names: tuple[str, ...], flags: int) -> Iterator[list[int]]:
     with ExitStack() as opened:
         fds = []
-        for name in ALL:
+        for name in names:
             fds.append(os.open(folder / name, flags, 0o600))
             opened.callback(os.close, fds[-1])
         yield fds

@@ -111,6 +111,9 @@ class Runsc:
 class RunscBox:
     """One gVisor container."""
 
+    # The sentry writes the pages one after the other, by one thread (stateio.FDWriter on a file without O_DIRECT).
+    bulk = checkpointfiles.PAGES
+
     def __init__(self, runsc: Runsc, bundle: Bundle, sentry: ProcessHandle, console: Console | None = None) -> None:
         self.box_id = bundle.box_id
         self._console = console
@@ -156,8 +159,8 @@ class RunscBox:
         except (OSError, TimeoutError, AtollError):
             return False
 
-    async def snapshot(self, target: Path) -> None:
-        with checkpointfiles.created(target) as fds:
+    async def snapshot(self, target: Path, bulk_fd: int | None = None) -> None:
+        with checkpointfiles.created(target, bulk_fd) as fds:
             wish = {"metadata": {"compression": "none"}, "have_pages_file": True, "Resume": True}
             await self._sentry_call("checkpoint", sentrycall.CHECKPOINT, wish, fds)
 

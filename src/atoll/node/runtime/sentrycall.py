@@ -51,7 +51,8 @@ async def _exchange(path: Path, request: bytes, fds: Sequence[int]) -> dict[str,
         with _short_name(path) as name:
             await loop.sock_connect(connection, name)
         sent = socket.send_fds(connection, [request], list(fds))  # a fresh stream has room for it
-        await loop.sock_sendall(connection, request[sent:])
+        if sent < len(request):
+            await loop.sock_sendall(connection, request[sent:])
         answer = b""
         while (result := parse_answer(answer)) is None:
             data = await loop.sock_recv(connection, limits.SENTRY_ANSWER_BYTES_MAX)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,27 @@ async def test_whether_it_stands_still_is_on_record(tmp_path: Path) -> None:
     standing.runs()
     standing.runs()
     assert standing.is_still() is False
+
+
+async def test_descriptors_go_along(tmp_path: Path) -> None:
+    """What the sentry gets is the file itself, not a path that it could not open."""
+    got: list[tuple[bytes, bytes]] = []
+    (tmp_path / "pages").write_bytes(b"the pages")
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            data, fds, _, _ = socket.recv_fds(connection, 65536, 4)
+            got.append((data, os.read(fds[0], 100)))
+            for fd in fds:
+                os.close(fd)
+            connection.sendall(b'{"success":true,"err":"","result":{}}')
+
+    with socket.socket(socket.AF_UNIX) as listener, open(tmp_path / "pages", "rb") as pages:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen(1)
+        serving = asyncio.to_thread(serve, listener)
+        calling = sentrycall.call(tmp_path / "s", sentrycall.RESTORE, {"HavePagesFile": True}, [pages.fileno()])
+        await asyncio.gather(serving, calling)
+    assert json.loads(got[0][0]) == {"method": "containerManager.Restore", "arg": {"HavePagesFile": True}}
+    assert got[0][1] == b"the pages"
