@@ -18,7 +18,7 @@ from typing import Any
 
 from atoll import Sandbox
 from atoll.model.resources import Resources
-from atoll.node import instance, spawn
+from atoll.node import bundling, instance, spawn
 from atoll.node.guestlink import GuestLink
 from atoll.node.host import Host
 from atoll.node.hostopen import host_open
@@ -183,9 +183,9 @@ class Bare:
         host.cgroups.create(host.names.cgroup(entry.box_id), entry.resources)
         folder = host.names.box_folder(entry.box_id)
         folder.mkdir(parents=True)
-        bundle = change(instance.bundle_of(host, entry, network, root))
+        bundle = change(bundling.bundle_of(host, entry, network, root))
         (folder / "config.json").write_text(json.dumps(oci.config(bundle)))
-        link = GuestLink(lambda: network.dial(instance.GUEST_PORT), entry.token)
+        link = GuestLink(lambda: network.dial(bundling.GUEST_PORT), entry.token)
         try:
             yield bundle, link
         finally:

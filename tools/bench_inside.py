@@ -14,8 +14,8 @@ from bench_bare import Bare
 from bench_row import Row, p50, timed_ms
 
 from atoll import Sandbox
+from atoll.node.bundling import GUEST_PORT
 from atoll.node.guestlink import GuestLink
-from atoll.node.instance import GUEST_PORT
 from atoll.testing.server import Server
 from atoll.wire import guest as wire
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from atoll.model.resources import Resources
-from atoll.node import instance
+from atoll.node import bundling, instance
 from atoll.node.hostopen import host_open
 from atoll.node.install.layout import Layout
 from atoll.node.network import netns
@@ -39,7 +39,7 @@ def test_runsc_keeps_the_contract(layout: Layout, data_dir: Path, tmp_path: Path
         host.cgroups.create(names.cgroup(entry.box_id), entry.resources)
         names.box_folder(entry.box_id).mkdir(parents=True)
         try:
-            yield instance.bundle_of(host, entry, network, root)
+            yield bundling.bundle_of(host, entry, network, root)
         finally:
             network.close()
             await instance.demolish(host, entry)

@@ -24,26 +24,24 @@ from atoll.model import limits
 from atoll.model.errors import AtollError, GuestFailed
 from atoll.model.lifecycle import EndReason
 from atoll.model.resources import Resources
-from atoll.node import guestapp, volumes
+from atoll.node import volumes
 from atoll.node.activity import Activity
+from atoll.node.bundling import GUEST_PORT, bundle_of
 from atoll.node.disks.pool import meaning, pool_full
 from atoll.node.guestlink import GuestLink
 from atoll.node.hashing import file_hashes
 from atoll.node.host import Host
 from atoll.node.images import Image, cpu_features
 from atoll.node.incoming import Incomings
-from atoll.node.install.layout import loader_name
 from atoll.node.journal import Entry
 from atoll.node.memorytake import MemoryTake
-from atoll.node.network import netns, plan
+from atoll.node.network import netns
 from atoll.node.network.netns import Network
 from atoll.node.network.plan import Pair
 from atoll.node.portdial import PortDial
-from atoll.node.runtime.base import Bind, Box, Bundle
+from atoll.node.runtime.base import Box
 from atoll.wire import guest
 from atoll.wire.node import GuestStream
-
-GUEST_PORT = 999  # below 1024: a program that runs as an ordinary user cannot take it if the guest is gone
 
 
 class Steps:
@@ -478,35 +476,6 @@ def _not_ready(exited: bool, said: str) -> AtollError:
     """What is told when a sandbox does not come up."""
     what = "ended while it started" if exited else f"did not answer within {limits.BOOT_S_MAX:g} s"
     return GuestFailed(f"the sandbox {what}", code="start_failed", detail=said)
-
-
-def bundle_of(host: Host, entry: Entry, network: Network, root: Path) -> Bundle:
-    """What the driver needs; built from the journal's entry alone, so that it is the same after a restart."""
-    python = guest.runtime_python(guestapp.RUNTIME_MOUNT, loader_name(host.machine))
-    argv = guest.boot_argv(
-        python,
-        guestapp.MOUNT,
-        port=GUEST_PORT,
-        token_sha256=entry.boot.token_hash,
-        peer=plan.OUTER_ADDRESS,
-    )
-    return Bundle(
-        box_id=entry.box_id,
-        folder=host.names.box_folder(entry.box_id),
-        root=root,
-        netns=network.pair.inner_path,
-        cgroup=host.names.cgroup(entry.box_id),
-        argv=tuple(argv),
-        binds=(
-            Bind(Path(entry.boot.guest_app), guestapp.MOUNT),
-            Bind(Path(entry.boot.runtime_dir), guestapp.RUNTIME_MOUNT),
-            *volumes.binds(host.pool, entry.volumes),
-        ),
-        resources=entry.resources,
-        hostname="sandbox",  # the same for all, as a restore demands; each gets its own with its identity
-        guest_port=GUEST_PORT,
-        dial=network.dial,
-    )
 
 
 async def demolish(host: Host, entry: Entry) -> None:
