@@ -1,4 +1,4 @@
-"""The gVisor driver keeps the driver contract, in both of its postures."""
+"""The gVisor driver keeps the driver contract, in both of its postures, and with a gVisor that we do not know."""
 
 from __future__ import annotations
 
@@ -18,14 +18,21 @@ from atoll.node.install.layout import Layout
 from atoll.node.network import netns
 from atoll.node.network.netns import Network
 from atoll.node.network.plan import Pair
+from atoll.node.runtime import sentrycall
 from atoll.node.runtime.base import Bundle
 from atoll.testing import drivers
 
 pytestmark = pytest.mark.real
 
 
-@pytest.mark.parametrize("strict", [False, True], ids=["default", "strict"])
-def test_runsc_keeps_the_contract(layout: Layout, data_dir: Path, tmp_path: Path, strict: bool) -> None:
+@pytest.mark.parametrize(
+    ("strict", "known"), [(False, True), (True, True), (False, False)], ids=["default", "strict", "unknown"]
+)
+def test_runsc_keeps_the_contract(
+    layout: Layout, data_dir: Path, tmp_path: Path, strict: bool, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not known:
+        monkeypatch.setattr(sentrycall, "KNOWN_COMMIT", "another")
     here = replace(layout, data=data_dir)
     host = asyncio.run(host_open(here, strict=strict))
     names = host.names

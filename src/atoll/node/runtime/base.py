@@ -71,9 +71,13 @@ class Box(Protocol):
     """One boundary. Methods are called by one task at a time, but `destroy` may come at any moment."""
 
     box_id: str
-    bulk: str
-    """The file of a snapshot that holds most of it, and is written from its beginning to its end, never twice in a
-    place; so it can be taken away while it is written. Empty if there is none."""
+
+    @property
+    def bulk(self) -> str:
+        """The file of a snapshot that holds most of it, and is written from its beginning to its end, never twice in a
+        place; so it can be taken away while it is written. Empty if there is none.
+        """
+        ...
 
     async def start(self) -> None:
         """Called once after `create`: process 1 begins. Returns when it was started, not when it answers."""

@@ -50,12 +50,15 @@ class Runsc:
         self._binary = binary
         self._root = root
         self._flags = (*FLAGS, "--directfs=false") if strict else FLAGS
+        self.spoken_to = False
+        """Whether its sentries take checkpoints and restores from us: so it is with the version whose words we know."""
 
     async def probe(self) -> Capabilities:
         if not self._binary.exists():
             return Capabilities(problem=f"{self._binary} is not there; run `make setup`")
         finished = await spawn.run_async([self._binary, "--version"])
         version = finished.text.partition("\n")[0].removeprefix("runsc version ")
+        self.spoken_to = sentrycall.KNOWN_COMMIT in version
         return Capabilities(version=version, snapshots=True, pause=True)
 
     async def create(self, bundle: Bundle) -> Box:
@@ -111,9 +114,6 @@ class Runsc:
 class RunscBox:
     """One gVisor container."""
 
-    # The sentry writes the pages one after the other, by one thread (stateio.FDWriter on a file without O_DIRECT).
-    bulk = checkpointfiles.PAGES
-
     def __init__(self, runsc: Runsc, bundle: Bundle, sentry: ProcessHandle, console: Console | None = None) -> None:
         self.box_id = bundle.box_id
         self._console = console
@@ -121,6 +121,11 @@ class RunscBox:
         self._bundle = bundle
         self._sentry = sentry
         self._standing = Standing(bundle.folder)
+
+    @property
+    def bulk(self) -> str:
+        # A known sentry writes the pages one after the other, by one thread (stateio.FDWriter, without O_DIRECT).
+        return checkpointfiles.PAGES if self._runsc.spoken_to else ""
 
     async def start(self) -> None:
         await self._command("start", self.box_id)
@@ -160,11 +165,18 @@ class RunscBox:
             return False
 
     async def snapshot(self, target: Path, bulk_fd: int | None = None) -> None:
+        if not self._runsc.spoken_to:
+            await self._command("checkpoint", "--leave-running", "--image-path", str(target), self.box_id)
+            return
         with checkpointfiles.created(target, bulk_fd) as fds:
             wish = {"metadata": {"compression": "none"}, "have_pages_file": True, "Resume": True}
             await self._sentry_call("checkpoint", sentrycall.CHECKPOINT, wish, fds)
 
     async def restore(self, source: Path) -> None:
+        if not self._runsc.spoken_to:
+            bundle = ("--bundle", str(self._bundle.folder))
+            await self._command("restore", *bundle, "--image-path", str(source), "--detach", self.box_id)
+            return
         with netstack.link_open(self._bundle.netns) as link:
             await self._sentry_call("restore", sentrycall.NETWORK, netstack.arguments(link), [link.fileno()])
         with checkpointfiles.existing(source) as fds:

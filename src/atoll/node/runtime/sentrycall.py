@@ -21,6 +21,10 @@ import anyio
 from atoll.model import limits
 from atoll.model.errors import Internal
 
+KNOWN_COMMIT = "160fafc42237"
+"""The gVisor whose words for checkpoint and restore were read and tried, as in our go.mod. They are gVisor's own affair
+and may change with any other, which is therefore spoken to by its own program."""
+
 PAUSE = "containerManager.Pause"
 RESUME = "containerManager.Resume"
 CHECKPOINT = "containerManager.Checkpoint"

@@ -12,6 +12,7 @@ import pytest
 
 from atoll.model import limits
 from atoll.model.errors import Internal
+from atoll.node.install import definitions, gvisor
 from atoll.node.runtime import sentrycall
 from atoll.node.runtime.standing import Standing
 
@@ -119,3 +120,9 @@ async def test_descriptors_go_along(tmp_path: Path) -> None:
         await asyncio.gather(serving, calling)
     assert json.loads(got[0][0]) == {"method": "containerManager.Restore", "arg": {"HavePagesFile": True}}
     assert got[0][1] == b"the pages"
+
+
+def test_the_known_gvisor_is_the_one_that_set_up_builds() -> None:
+    """Whoever pins another reads its words for checkpoint and restore first, or they go the slow way."""
+    release = gvisor.release_name(definitions.file_bytes("runsc", "go.mod").decode())
+    assert release.endswith(sentrycall.KNOWN_COMMIT)
