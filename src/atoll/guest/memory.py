@@ -126,20 +126,29 @@ class MemoryGuard(threading.Thread):
         self._stirred = stirred or threading.Event()
         self._ended: list[Ended] = []
         self._before: dict[int, int] = {}  # who had how much at the last look, by pid
+        self._asked_s = 0.0  # when it was last asked whether there is anybody to look after
 
     def run(self) -> None:
         while True:
             self._stirred.clear()
             try:
                 wait_s = self.check()
-                nobody = self.nobody()
+                rest = self._may_rest()
             except OSError:
-                wait_s, nobody = limits.MEMORY_GUARD_POLL_S_MAX, False
-            if nobody:
+                wait_s, rest = limits.MEMORY_GUARD_POLL_S_MAX, False
+            if rest:
                 # To wake up is what a look costs (seen: half a millisecond of CPU), and most sandboxes mostly rest.
                 self._stirred.wait(limits.MEMORY_GUARD_REST_S)
             else:
                 time.sleep(wait_s)
+
+    def _may_rest(self) -> bool:
+        """Asked now and then only: while memory fills, every look that is not at memory comes too late for another."""
+        now_s = time.monotonic()
+        if now_s - self._asked_s < limits.MEMORY_GUARD_POLL_S_MAX:
+            return False
+        self._asked_s = now_s
+        return self.nobody()
 
     def nobody(self) -> bool:
         """Whether there is no process that could be ended, so that there is nothing to look after."""
