@@ -202,7 +202,7 @@ def _contains(path: Path, wanted: bytes) -> bool:
 def test_a_value_that_comes_back_is_covered_wherever_output_goes(
     place: tuple[Registries, upstream.Upstream], sandbox: Sandbox
 ) -> None:
-    """A command, its kept output, a context's print and result, a shell session and a terminal.
+    """A command, its kept output, a context's print, in pieces too, and its result, a shell session and a terminal.
 
     The last one here: from now on the value is in the memory of programs that were answered with it.
     """
@@ -212,6 +212,8 @@ def test_a_value_that_comes_back_is_covered_wherever_output_goes(
     said = {"command": sandbox.commands.run(call).stdout, "process": sandbox.commands.start(call).wait().stdout}
     get = f"requests.get('{url}', headers={{'Authorization': 'Bearer ' + os.environ['TOKEN']}}).text"
     ran = sandbox.code.run(f"import os, requests\nr = {get}\nprint(r)\nr", check=True)
+    pieces = "print(v[:9], end='', flush=True); display(1); print(v[9:], end='', flush=True); display(2); print()"
+    said["pieces"] = sandbox.code.run(f"v = r.split('Bearer ')[1].split()[0]\n{pieces}", check=True).stdout
     failed = sandbox.code.run("raise ValueError(r)").error
     assert failed is not None
     said |= {"print": ran.stdout, "result": ran.text or "", "error": failed.value, "traceback": failed.traceback}

@@ -29,7 +29,7 @@ from atoll.model.template import Template
 from atoll.model.usage import Sample
 from atoll.node import admission, hostboot, inventory, metering, startlog, templates
 from atoll.node.egress.egress import EgressSettings
-from atoll.node.egress.masking import masked_stream
+from atoll.node.egress.masking import masked_stream, unskipped
 from atoll.node.host import Host
 from atoll.node.hostopen import host_open
 from atoll.node.images import Image
@@ -255,8 +255,10 @@ class Node(NetworkPort, VolumePort, StatePort):
     async def guest_stream(self, sandbox_id: str, op: str, params: Mapping[str, Any]) -> AsyncIterator[GuestStream]:
         instance = self._awake(sandbox_id)
         with instance.activity.going_on():
-            async with instance.operation(op, dict(params), self._incomings) as stream:
-                yield masked_stream(stream, op, self.secret_values(sandbox_id))
+            values = self.secret_values(sandbox_id)
+            asked, skip = unskipped(op, params, values)
+            async with instance.operation(op, dict(asked), self._incomings) as stream:
+                yield masked_stream(stream, op, values, skip)
 
     async def dial(self, sandbox_id: str, port: int) -> socket.socket:
         return await self._instance(sandbox_id).ports.dial(port)

@@ -1,20 +1,51 @@
 """Secrets covered in the output of programs: a value that came back in an answer does not go on to logs and results.
 
 As many asterisks as the value has bytes, so that offsets stay right. Output that ends in the beginning of a value waits
-for what follows. It is a courtesy to logs, not a boundary: a program that wants to can encode what it saw.
+for what follows; what was shown before is remembered, so that the rest of a value is covered wherever it was cut. Code
+in a context has nobody at a prompt: there the beginning waits for the next output, whatever is told in between. It is a
+courtesy to logs, not a boundary: a program that wants to can encode what it saw.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from atoll.model import limits
 from atoll.model.secret import held_back, masked
-from atoll.wire import guest
+from atoll.wire import framing, guest
 from atoll.wire.node import GuestStream
 
 _OPERATIONS = ("process.", "contexts.", "shell.")  # those whose bytes are output; files are left as they are
+_ATTACH = "contexts.attach"
+
+
+class _Cover:
+    """One stream of bytes, covered as it goes by. It keeps less than the longest value, twice."""
+
+    def __init__(self, values: tuple[bytes, ...]) -> None:
+        self._values = values
+        self._kept_bytes = max(len(value) for value in values) - 1
+        self._shown = b""
+        self._waiting = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """What may be shown now."""
+        text = masked(self._shown + self._waiting + data, self._values)
+        fresh_bytes = len(self._waiting) + len(data)
+        held_bytes = min(held_back(text, self._values), fresh_bytes)
+        self._waiting = text[len(text) - held_bytes :]
+        return self._show(text[: len(text) - held_bytes], fresh_bytes - held_bytes)
+
+    def rest(self) -> bytes:
+        """What waited, because nothing follows, or something that must not overtake it."""
+        waiting, self._waiting = self._waiting, b""
+        return self._show(self._shown + waiting, len(waiting))
+
+    def _show(self, text: bytes, fresh_bytes: int) -> bytes:
+        self._shown = text[-self._kept_bytes :] if self._kept_bytes else b""
+        return text[len(text) - fresh_bytes :]
 
 
 class _Masked:
@@ -23,6 +54,7 @@ class _Masked:
     def __init__(self, stream: GuestStream, values: tuple[bytes, ...]) -> None:
         self._stream = stream
         self._values = values
+        self._covers: dict[int, _Cover] = {}
         self.send = stream.send
         self.send_control = stream.send_control
         self.commit = stream.commit
@@ -31,29 +63,88 @@ class _Masked:
         return getattr(self._stream, name)
 
     async def __aiter__(self) -> AsyncIterator[guest.Message]:
-        waiting: dict[int, bytes] = {}
         async for message in self._stream:
+            for part in self._rests(message):
+                yield part
             if not isinstance(message, guest.Data):
-                for kind, rest in waiting.items():
-                    yield guest.Data(kind, rest)
-                waiting.clear()
                 yield self._covered(message)
                 continue
-            text = masked(waiting.pop(message.kind, b"") + message.payload, self._values)
-            kept = held_back(text, self._values)
-            if kept:
-                waiting[message.kind] = text[-kept:]
-                text = text[:-kept]
-            if text:
-                yield guest.Data(message.kind, text)
-        for kind, rest in waiting.items():
-            yield guest.Data(kind, rest)
+            for part in _parts(message.kind, self._cover(message.kind).feed(message.payload)):
+                yield part
+        for part in self._rests(None):
+            yield part
+
+    def _cover(self, kind: int) -> _Cover:
+        if kind not in self._covers:
+            self._covers[kind] = _Cover(self._values)
+        return self._covers[kind]
+
+    def _rests(self, before: guest.Message | None) -> Iterator[guest.Data]:
+        """What waited, as far as it must go on before this message."""
+        for kind, cover in self._covers.items():
+            if not self._may_wait(kind, before):
+                yield from _parts(kind, cover.rest())
+
+    def _may_wait(self, _kind: int, before: guest.Message | None) -> bool:
+        return isinstance(before, guest.Data)
 
     def _covered(self, message: guest.Message) -> guest.Message:
         """What is told in words, such as a result or an error of code: the texts in it, wherever they are."""
         if isinstance(message, guest.Event | guest.End | guest.Ok):
             return type(message)(_covered(message.value, self._values))
         return message
+
+
+class _MaskedCode(_Masked):
+    """The events of an execution, of which the caller has seen the first `skip` as they were covered then.
+
+    They are read again from the beginning, because what was held back of them comes with a later one.
+    """
+
+    def __init__(self, stream: GuestStream, values: tuple[bytes, ...], skip: int) -> None:
+        super().__init__(stream, values)
+        self._skip = skip
+
+    async def __aiter__(self) -> AsyncIterator[guest.Message]:
+        left, leaves_result = self._skip, False
+        async for message in super().__aiter__():
+            if isinstance(message, guest.Data) and message.kind == framing.OUTPUT:
+                if not leaves_result:
+                    yield message
+                continue
+            if not _is_counted(message):
+                yield message
+                continue
+            leaves_result = left > 0 and isinstance(message, guest.Event)
+            if left > 0:
+                left -= 1
+            else:
+                yield message
+
+    def _cover(self, kind: int) -> _Cover:
+        if kind == framing.OUTPUT and kind not in self._covers:  # results are JSON, where some characters are escaped
+            spelt = (json.dumps(value.decode("ascii"))[1:-1].encode("ascii") for value in self._values)
+            self._covers[kind] = _Cover(tuple(dict.fromkeys((*self._values, *spelt))))
+        return super()._cover(kind)
+
+    def _may_wait(self, kind: int, before: guest.Message | None) -> bool:
+        """A result is complete before anything else; output before what takes it off the screen, and before the end."""
+        if isinstance(before, guest.Data):
+            return kind != framing.OUTPUT or before.kind == framing.OUTPUT
+        return kind != framing.OUTPUT and isinstance(before, guest.Event) and before.value.get("type") != "cleared"
+
+
+def _is_counted(message: guest.Message) -> bool:
+    """Whether callers count it among the events of an execution."""
+    return isinstance(message, guest.Data) or (
+        isinstance(message, guest.Event) and message.value.get("type") in ("result", "error", "cleared")
+    )
+
+
+def _parts(kind: int, text: bytes) -> Iterator[guest.Data]:
+    """As frames: with what waited it may be more than one."""
+    for start in range(0, len(text), limits.FRAME_BYTES_MAX):
+        yield guest.Data(kind, text[start : start + limits.FRAME_BYTES_MAX])
 
 
 def _covered(value: Any, values: tuple[bytes, ...]) -> Any:
@@ -70,8 +161,14 @@ def _covered(value: Any, values: tuple[bytes, ...]) -> Any:
     return value
 
 
-def masked_stream(stream: GuestStream, operation: str, values: tuple[bytes, ...]) -> GuestStream:
+def masked_stream(stream: GuestStream, operation: str, values: tuple[bytes, ...], skip: int = 0) -> GuestStream:
     """The same operation with its output covered; the same object if there is nothing to cover."""
     if not values or not operation.startswith(_OPERATIONS):
         return stream
-    return _Masked(stream, values)
+    return _MaskedCode(stream, values, skip) if operation.startswith("contexts.") else _Masked(stream, values)
+
+
+def unskipped(operation: str, params: Mapping[str, Any], values: tuple[bytes, ...]) -> tuple[Mapping[str, Any], int]:
+    """What to ask the guest, and how many events to leave out of what it says: see `_MaskedCode`."""
+    skip = params.get("skip") if operation == _ATTACH and values else None
+    return ({**params, "skip": 0}, skip) if isinstance(skip, int) and skip > 0 else (params, 0)
