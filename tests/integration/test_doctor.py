@@ -31,6 +31,7 @@ def test_every_probe_passes_in_a_real_sandbox(data_dir: Path) -> None:
     assert finished.returncode == 0, report
     assert report["healthy"]
     names = {finding["name"] for finding in report["findings"] if finding["status"] == "ok"}
+    assert "memory merging" in names, "between sandboxes, by the kernel of the host"
     assert {"probe: read-only mounts", "probe: device nodes", "probe: raw sockets"} <= names
     assert {"probe: environ of process 1", "probe: network", "probe: checkpoint and restore"} <= names
 

@@ -25,6 +25,7 @@ from atoll.node.network import nftables
 
 _KERNEL_MIN = (5, 14)  # memory.oom counters, pidfd and cgroup files that we rely on
 _KERNEL_SIMPLE_QUOTAS = (6, 7)
+_KSM = Path("/sys/kernel/mm/ksm")
 _PROGRAMS = ("mkfs.btrfs", "mount", "umount", "losetup")
 
 Look = Callable[[Layout], Iterator[Finding]]
@@ -148,8 +149,39 @@ def _memory(layout: Layout) -> Iterator[Finding]:
         yield warn("swap", "none: standby freezes a sandbox and frees none of its memory", hint)
 
 
+def _memory_merging(_: Layout) -> Iterator[Finding]:
+    yield memory_merging(_KSM)
+
+
+def memory_merging(ksm: Path) -> Finding:
+    """Equal pages of two sandboxes are never one page of the host: how long a write takes would tell what others hold.
+
+    `run` is 1 while the kernel merges; what it merged before stays so, until 2 is written.
+    """
+    try:
+        runs, shared = (int((ksm / name).read_text()) for name in ("run", "pages_shared"))
+    except FileNotFoundError:
+        return ok("memory merging", "this kernel has none")
+    hint = f"echo 2 > {ksm}/run, and switch off what starts it (ksm.service, ksmtuned.service)"
+    if runs == 1:
+        return fail("memory merging", "KSM is on: sandboxes can tell what memory others hold", hint)
+    if shared:
+        return fail("memory merging", f"KSM is off, but {shared} pages are still merged", hint)
+    return ok("memory merging", "KSM is off")
+
+
 def _gib(size_bytes: int) -> str:
     return f"{size_bytes / limits.GIB:.1f} GiB"
 
 
-_LOOKS: tuple[Look, ...] = (_root, _kernel, _control_groups, _programs, _file_system, _memory, _runtime, _disk_pool)
+_LOOKS: tuple[Look, ...] = (
+    _root,
+    _kernel,
+    _control_groups,
+    _programs,
+    _file_system,
+    _memory,
+    _memory_merging,
+    _runtime,
+    _disk_pool,
+)
