@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -361,6 +362,34 @@ def test_a_person_is_asked(gate: Stage, servers: Upstream) -> None:
     wait_until(lambda: gate.status().asks, 5)
     gate.answer(gate.status().asks[0].id, False)
     assert "ask_refused" in refused.communicate(timeout=10)[0]
+
+
+def test_a_change_does_not_end_what_waits_for_a_persons_word(gate: Stage) -> None:
+    """Nor does it let anything through: the answer counts by the rules that hold by then."""
+
+    def waits(host: str = "other.test") -> tuple[str, subprocess.Popen[str]]:
+        gate.allow(ask=True, ask_s=20.0)
+        waiting = gate.start("curl", "-sS", "--max-time", "15", f"http://{host}:{HTTP_PORT}/asked")
+        wait_until(lambda: gate.status().asks, 5)
+        return gate.status().asks[0].id, waiting
+
+    ask, waiting = waits()
+    gate.allow("good.test:8080", ask=True, ask_s=20.0)
+    gate.answer(ask, True)
+    assert "GET /asked" in waiting.communicate(timeout=10)[0]
+    ask, waiting = waits()
+    gate.allow(f"other.test:{HTTP_PORT}", ask=True, ask_s=20.0)
+    gate.answer(ask, True)
+    assert "GET /asked" in waiting.communicate(timeout=10)[0]
+    for denied in ("other.test", OTHER):
+        ask, waiting = waits(denied)
+        gate.allow(deny=(f"{denied}:*",), ask=True, ask_s=20.0)
+        gate.answer(ask, True)
+        assert "not allowed" in waiting.communicate(timeout=10)[0]
+    ask, waiting = waits()
+    gate.allow("good.test:8080")
+    assert "ask_refused" in waiting.communicate(timeout=10)[0], "nobody is asked any more"
+    assert gate.status().asks == ()
 
 
 def test_no_answer_in_time_is_a_refusal(gate: Stage) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from urllib.parse import urlsplit
@@ -144,17 +145,26 @@ class Policies:
         return await self._node.network_test(sandbox.id, trial)
 
     async def answer(self, principal: Principal, reference: str, ask_id: str, answer: str) -> Ask:
-        """A person's word: `once` lets this one through, `always` also puts the place on the list."""
+        """A person's word: `once` lets this one through, `always` puts the place on the list first.
+
+        First, because the client that is let through may be back for a second connection at once.
+        """
         sandbox = await self._live(principal, reference)
-        ask = self._node.network_answer(sandbox.id, ask_id, answer != "refuse")
         if answer == "always":
-            record = await self._record(principal, sandbox)
-            rule = f"{ask.host}:{ask.port}"
-            if rule not in record.policy.allow:
-                await self._put(replace(record, policy=replace(record.policy, allow=(*record.policy.allow, rule))))
+            await self._list_asked(principal, sandbox, ask_id)
+        ask = self._node.network_answer(sandbox.id, ask_id, answer != "refuse")
         detail = {"host": ask.host, "port": str(ask.port), "answer": answer}
         self._events.report(self._events.of(principal, "network.answered", target=sandbox.id, detail=detail))
         return ask
+
+    async def _list_asked(self, principal: Principal, sandbox: Sandbox, ask_id: str) -> None:
+        """The place of an open question becomes a rule. One that is not open any more has none."""
+        newest = sys.maxsize  # no events, only what is open
+        asks = self._node.network_status(sandbox.id, newest).asks
+        rules = [f"{ask.host}:{ask.port}" for ask in asks if ask.id == ask_id]
+        record = await self._record(principal, sandbox)
+        if rules and rules[0] not in record.policy.allow:
+            await self._put(replace(record, policy=replace(record.policy, allow=(*record.policy.allow, *rules))))
 
     async def log_step(self) -> None:
         """Put the next thing that happened on some network into its owner's audit log."""

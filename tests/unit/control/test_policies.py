@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from atoll.control.policies import parse_trial
@@ -11,7 +13,7 @@ from atoll.model.sandbox import SandboxSpec
 from atoll.model.secret import Grant, Secret
 from atoll.testing.clock import VirtualClock
 from atoll.testing.nodes import FakeNode
-from atoll.wire.network import Trial
+from atoll.wire.network import Ask, Trial
 from tests.unit.control.conftest import Opener, World
 
 pytestmark = pytest.mark.anyio
@@ -92,3 +94,24 @@ def test_places() -> None:
     for wrong in ("", "https://", "ftp://a.test", "a.test:99999"):
         with pytest.raises(InvalidArgument):
             parse_trial(wrong)
+
+
+async def test_always_is_a_rule_before_the_connection_goes_on(world: World) -> None:
+    """The client that is let through may be back at once, and nobody is asked again. An old question lists nothing."""
+    asking = Policy(allow=("a.test",), ask=True)
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(template="base", policy=asking))
+    world.node.asks["q1"] = Ask("q1", "b.test", 443, datetime.now(UTC))
+    known: list[bool] = []
+    answer = world.node.network_answer
+
+    def watched(sandbox_id: str, ask_id: str, allowed: bool) -> Ask:
+        known.append(reaches(world.node, sandbox_id, "b.test"))
+        return answer(sandbox_id, ask_id, allowed)
+
+    world.node.network_answer = watched  # type: ignore[method-assign]
+    await world.control.policies.answer(world.me, sandbox.id, "q1", "always")
+    assert known == [True]
+    with pytest.raises(NotFound):
+        await world.control.policies.answer(world.me, sandbox.id, "q1", "always")
+    network = await world.control.policies.get(world.me, sandbox.id)
+    assert network.policy.allow == ("a.test", "b.test:443")

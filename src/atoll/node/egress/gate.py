@@ -43,6 +43,8 @@ class Flow:
     protocol: str = ""
     verdict: Verdict = field(default_factory=lambda: Verdict(False, "unfinished"))
     asked: bool = False
+    in_judgement: bool = False
+    """Nothing of it has passed yet, and nothing will before it is judged by the rules of that moment."""
     looked_inside: bool = False
     cut_reason: str = ""
     answered: bool = False
@@ -134,17 +136,28 @@ class Gate:
         self._questions: dict[str, _Question] = {}
 
     def apply(self, order: NetworkOrder) -> None:
-        """New rules, at once. What they do not allow any more ends here."""
+        """New rules, at once. What they do not allow any more ends here.
+
+        A connection that is still being judged has passed nothing: it is judged by what holds in the end, so that a
+        change, such as a person's word on another one, does not end those that wait for theirs.
+        """
         self.order = order
+        if not order.rules.policy.ask:
+            for question in self._questions.values():
+                question.answered.set()  # nobody is asked any more, so nobody needs to wait
         for flow in list(self.flows):
-            reason = self._objection(flow)
+            reason = "" if flow.in_judgement else self._objection(flow)
             if reason:
                 flow.cut_reason = reason
                 flow.scope.cancel()
 
-    def _objection(self, flow: Flow) -> str:
+    def still_allows(self, flow: Flow) -> bool:
+        """Whether what was said of a connection holds by the rules of this moment."""
         verdict = decide(self.order.rules, flow.name or None, flow.address, flow.port)
-        if not verdict.allowed and not (flow.asked and verdict.unlisted and self.order.rules.policy.ask):
+        return verdict.allowed or (flow.asked and verdict.unlisted and self.order.rules.policy.ask)
+
+    def _objection(self, flow: Flow) -> str:
+        if not self.still_allows(flow):
             return "policy_changed"
         if flow.protocol == Kind.TLS.value and not flow.looked_inside and self.must_look(flow.name, flow.port):
             return "policy_changed"

@@ -17,6 +17,7 @@ import ssl
 import struct
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 import anyio
@@ -88,7 +89,7 @@ class Proxy:
             self._gate.turned_away(address, port, reason)
             inside.reset()
             return
-        flow = Flow(address, port, anyio.CancelScope(), time.monotonic())
+        flow = Flow(address, port, anyio.CancelScope(), time.monotonic(), in_judgement=True)
         self._gate.opened(flow)
         tasks.start_soon(self._serve, flow, inside)
 
@@ -131,11 +132,16 @@ class Proxy:
         if flow.asked and name in ("", flow.name):
             return Ruling(flow.verdict, flow.name, flow.address, asked=True)  # nobody is asked twice about one thing
         opaque = sniffed.kind in (Kind.OTHER, Kind.MORE)
+        flow.in_judgement = True
         ruling = await self._bench.rule(self._gate, target, flow.port, name, opaque=opaque)
+        flow.in_judgement = False
         flow.verdict, flow.asked, flow.name = ruling.verdict, ruling.asked, ruling.name
         if ruling.verdict.allowed and ruling.address is not None:
             flow.address = ruling.address
-            return ruling
+            if self._gate.still_allows(flow):
+                return ruling
+            ruling = replace(ruling, verdict=Verdict(False, "policy_changed", ruling.verdict.rule))
+            flow.verdict = ruling.verdict
         if sniffed.kind is Kind.HTTP:
             flow.answered = True
             await inside.send(http1.refusal_bytes(ruling.verdict.reason))
