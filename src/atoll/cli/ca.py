@@ -6,6 +6,7 @@ import hashlib
 import os
 import ssl
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from atoll.client._config import data_dir
 from atoll.model.errors import NotFound, Unavailable
 
 STORE = Path("/usr/local/share/ca-certificates")
+CHOICE = Path("/etc/ca-certificates.conf")  # which of the machine's certificates are wanted, and which are not
 INSTALL_S_MAX = 60
 
 
@@ -56,9 +58,14 @@ def install(data: Path | None) -> None:
 def remove(data: Path | None) -> None:
     """Take the CA back out of the machine's store. Needs root."""
     target = STORE / f"atoll-{fingerprint(_path(data).read_text('ascii'))[:8]}.crt"
-    with _reported():
+    with _reported(), tempfile.NamedTemporaryFile("w", prefix="atoll-ca-") as chosen:
         target.unlink(missing_ok=True)
-        _update()
+        # A file that is gone is not enough: links to it would stay, and stores that are built from the machine's, such
+        # as Java's, would trust it for ever. What is named as unwanted goes from all of them.
+        known = CHOICE.read_text() if CHOICE.exists() else ""
+        chosen.write(f"{known}\n!{target.name}\n")
+        chosen.flush()
+        _update("--certsconf", chosen.name)
     click.echo(f"removed {target}")
 
 
@@ -89,9 +96,9 @@ def _path(data: Path | None) -> Path:
     return path
 
 
-def _update() -> None:
+def _update(*options: str) -> None:
     """Build the machine's store anew. An OSError says why it cannot be."""
-    argv = ["update-ca-certificates"]
+    argv = ["update-ca-certificates", *options]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         try:
             code = process.wait(INSTALL_S_MAX)
