@@ -109,6 +109,12 @@ def test_output_that_is_no_text(sandbox: Sandbox) -> None:
 def test_displays_can_be_updated_and_cleared(sandbox: Sandbox) -> None:
     code = "from IPython.display import *\nh = display('a', display_id=True)\nh.update('b')"
     assert [result.text for result in sandbox.code.run(code, check=True).results] == ["'b'"]
+    (later,) = sandbox.code.run("h.update('c')", check=True).results
+    assert (later.text, later.update, later.display_id) == (
+        "'c'",
+        True,
+        sandbox.code.run("print(h.display_id)").stdout.strip(),
+    ), "of what was shown before"
     ex = sandbox.code.run("print('a'); display('x'); clear_output(); print('b')", check=True)
     assert (ex.stdout, ex.results) == ("b\n", [])
 
@@ -204,15 +210,13 @@ def test_a_loop_in_c_is_ended_at_its_time_limit(sandbox: Sandbox) -> None:
     [
         ("import os; os._exit(3)", "exit code 3"),
         ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
-        ("b = bytearray(4 << 30)\nfor i in range(0, len(b), 4096): b[i] = 1", "memory"),
     ],
 )
 def test_a_dead_interpreter_is_reported_and_born_again(sandbox: Sandbox, code: str, words: str) -> None:
     ex = sandbox.code.run(code)
     assert ex.error is not None
-    if words != "memory" or ex.error.name != "MemoryError":
-        assert (ex.status, ex.error.name) == ("died", "ContextDied")
-        assert words in ex.error.value
+    assert (ex.status, ex.error.name) == ("died", "ContextDied")
+    assert words in ex.error.value
     assert sandbox.code.run("'alive'").text == "'alive'"
 
 

@@ -169,11 +169,10 @@ class CodeReader:
                 setattr(made, name, getattr(event, name))
 
     def _show(self, event: ExecutionResult) -> None:
-        """A new result; or the new look of one that is shown already."""
+        """A new result; or the new look of one that is shown already, here or by code that ran before."""
         results = self.execution.results
-        if not event.update:
+        places = [place for place, old in enumerate(results) if event.update and old.display_id == event.display_id]
+        for place in places:
+            results[place] = event
+        if not places:
             results.append(event)
-            return
-        for place, old in enumerate(results):
-            if old.display_id == event.display_id:
-                results[place] = event

@@ -23,6 +23,7 @@ from atoll.guest.failure import Refused
 from atoll.guest.processes import Spec
 from atoll.guest.users import User
 from atoll.model import limits
+from atoll.wire import framing
 
 if TYPE_CHECKING:
     from atoll.guest.agent import Agent
@@ -43,6 +44,7 @@ class Context:
         self._current: Execution | None = None
         self._runner: Runner | None = None
         self._start_failure = ""
+        self._lost = ""  # how an interpreter ended that nobody was using, until somebody hears of it
         self._closed = False
         self._runs = 0
 
@@ -136,6 +138,7 @@ class Context:
         with self._lock:
             waiting, self._queue = list(self._queue), deque()
             runner, self._runner = self._runner, None
+            self._lost = ""
             current, self._current = self._current, None
             for execution in [current, *waiting]:
                 if execution is not None:
@@ -202,6 +205,9 @@ class Context:
         execution = self._current = self._queue.popleft()
         self._runs += 1
         execution.begin()
+        if self._lost:
+            execution.add_output(framing.STDERR, f"[{self._lost} since the last run: its state is gone]\n".encode())
+            self._lost = ""
         runner.run(execution.id, execution.request, self._agent.env)
         if execution.request.timeout_s is not None:
             self._agent.pump.call_later(execution.request.timeout_s, lambda: self._time_out(execution))
@@ -286,6 +292,8 @@ class Context:
             elif self._current is not None:
                 current, self._current = self._current, None
                 self._fail(current, words, (runner.process.exit or {}).get("code", 1))
+            elif self._runs:
+                self._lost = words
             try:
                 self._advance()
             except Refused as error:

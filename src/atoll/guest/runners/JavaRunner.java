@@ -14,7 +14,9 @@ public class JavaRunner {
     static final int TEXT_CHARS_MAX = 64 * 1024;
     static final OutputStream link = new FileOutputStream(FileDescriptor.in);
     static int count = 0;
-    static volatile boolean interrupted = false;
+    static final int STOP_PAUSE_MS = 20;
+    static final BlockingQueue<Map<String, Object>> requests = new LinkedBlockingQueue<>();
+    static volatile String running = null, newest = null, stopped = null;  // ids of runs
 
     static synchronized void send(int kind, byte[] payload) {
         try {
@@ -78,11 +80,29 @@ public class JavaRunner {
         return true;
     }
 
+    static boolean interrupted() {
+        return running != null && running.equals(stopped);
+    }
+
+    // A stop finds nothing to stop while a piece of the code is compiled: it is repeated until the run is over.
+    static void interrupt(JShell shell, String id) {
+        stopped = id;
+        Thread stopper = new Thread(() -> {
+            while (id.equals(newest)) {
+                synchronized (requests) {
+                    if (interrupted()) shell.stop();
+                }
+                try { Thread.sleep(STOP_PAUSE_MS); } catch (InterruptedException never) { return; }
+            }
+        });
+        stopper.setDaemon(true);
+        stopper.start();
+    }
+
     static int run(JShell shell, String code) {
-        interrupted = false;
         SourceCodeAnalysis analysis = shell.sourceCodeAnalysis();
         String value = null;
-        for (String rest = code; !rest.isBlank() && !interrupted; ) {
+        for (String rest = code; !rest.isBlank() && !interrupted(); ) {
             SourceCodeAnalysis.CompletionInfo next = analysis.analyzeCompletion(rest);
             if (!next.completeness().isComplete() && next.remaining().isBlank()) {
                 next = analysis.analyzeCompletion(rest + ";");
@@ -90,14 +110,14 @@ public class JavaRunner {
             String source = next.source() == null ? rest : next.source();
             value = null;
             for (SnippetEvent event : shell.eval(source)) {
-                if (failed(shell, event)) return 1;
+                if (!interrupted() && failed(shell, event)) return 1;
                 boolean isExpression = event.snippet().kind() == Snippet.Kind.EXPRESSION
                     || event.snippet().subKind() == Snippet.SubKind.TEMP_VAR_EXPRESSION_SUBKIND;
                 if (event.causeSnippet() == null && isExpression && event.value() != null) value = event.value();
             }
             rest = next.source() == null ? "" : next.remaining();
         }
-        if (interrupted) {
+        if (interrupted()) {
             fail("KeyboardInterrupt", "the code was interrupted", "");
             return 1;
         }
@@ -209,6 +229,24 @@ public class JavaRunner {
         }
     }
 
+    // What the guest says, while code runs: an interrupt names its run, so that it hits no other.
+    static void listen(JShell shell, DataInputStream in) {
+        try {
+            while (true) {
+                int length = in.readInt();
+                in.readByte();
+                String json = new String(in.readNBytes(length), StandardCharsets.UTF_8);
+                Map<String, Object> request = new Request(json).object();
+                if ("run".equals(request.get("do"))) {
+                    newest = (String) request.get("id");
+                    requests.add(request);
+                } else if ("interrupt".equals(request.get("do"))) interrupt(shell, (String) request.get("id"));
+            }
+        } catch (IOException gone) {
+            Runtime.getRuntime().halt(0);
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
         DataInputStream in = new DataInputStream(new BufferedInputStream(new FileInputStream(FileDescriptor.in)));
         System.setOut(new PrintStream(new Stream(STDOUT), true, StandardCharsets.UTF_8));
@@ -218,22 +256,18 @@ public class JavaRunner {
         JShell shell = JShell.builder().executionEngine(new LocalExecutionControlProvider(), Map.of()).build();
         for (String name : List.of("java.io.*", "java.math.*", "java.util.*", "java.util.function.*", "java.util.stream.*"))
             shell.eval("import " + name + ";");
-        sun.misc.Signal.handle(new sun.misc.Signal("INT"), signal -> { interrupted = true; shell.stop(); });
+        sun.misc.Signal.handle(new sun.misc.Signal("INT"), signal -> { });  // for what it has started; it hears words
         sendControl("{\"type\":\"ready\"}");
+        Thread listener = new Thread(() -> listen(shell, in));
+        listener.setDaemon(true);
+        listener.start();
         while (true) {
-            int length;
-            try {
-                length = in.readInt();
-            } catch (EOFException gone) {
-                Runtime.getRuntime().halt(0);
-                return;
-            }
-            in.readByte();
-            byte[] body = in.readNBytes(length);
-            String json = new String(body, StandardCharsets.UTF_8);
-            Map<String, Object> request = new Request(json).object();
-            if (!"run".equals(request.get("do"))) continue;
+            Map<String, Object> request = requests.take();
+            running = (String) request.get("id");
             int exitCode = runWith(shell, request, input);
+            synchronized (requests) {
+                running = newest = null;  // the guest sends the next run when it has heard of the end
+            }
             sendControl("{\"type\":\"done\",\"count\":" + (++count) + ",\"exit_code\":" + exitCode + "}");
         }
     }

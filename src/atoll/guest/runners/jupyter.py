@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -30,9 +31,12 @@ class Bridge:
         self._language = str((self._manager.kernel_spec.language if self._manager.kernel_spec else "") or "").lower()
         self._stdin: list[str] | None = None
         self._refused = False
+        self._interrupted = False
+        self._told_error = False
         signal.signal(signal.SIGINT, self._interrupt)
 
     def _interrupt(self, _number: int, _frame: object) -> None:
+        self._interrupted = True
         self._manager.interrupt_kernel()
 
     def serve(self) -> None:
@@ -52,10 +56,12 @@ class Bridge:
         before, after = kernel_env.commands(self._language, request.get("env") or {})
         stdin = request.get("stdin")
         self._stdin = None if stdin is None else stdin.splitlines()
-        self._refused = False
+        self._refused = self._interrupted = self._told_error = False
         self._silently(before)
+        # R ends a text at a NUL byte, and would run the half before it; without it the rest is what it was.
+        code = request["code"].replace("\0", "") if self._language == "r" else request["code"]
         try:
-            count, exit_code = self._run(request["code"])
+            count, exit_code = self._run(code)
         finally:
             self._silently(after)
         self._link.send_done(count, exit_code)
@@ -72,7 +78,17 @@ class Bridge:
         self._listen(message_id, self._pass_on)
         content = self._reply(message_id)
         failed = self._refused or content.get("status") != "ok"
+        if failed and not self._refused and not self._told_error:
+            self._tell_why(content)
         return int(content.get("execution_count") or 0), 1 if failed else 0
+
+    def _tell_why(self, content: dict[str, Any]) -> None:
+        """Some kernels, R's among them, only answer that an interrupted run has not worked."""
+        if self._interrupted:
+            self._link.send_error("KeyboardInterrupt", "the code was interrupted", "")
+        else:
+            name, value = content.get("ename") or "Error", content.get("evalue") or "the kernel says that it failed"
+            self._link.send_error(str(name), str(value), "")
 
     def _listen(self, message_id: str, pass_on: Callable[[str, dict[str, Any]], None]) -> None:
         """Everything that a run shows, until it is over."""
@@ -82,7 +98,7 @@ class Bridge:
                 message = self._client.get_iopub_msg(timeout=0.1)
             except queue.Empty:
                 if not self._manager.is_alive():
-                    os._exit(1)  # the guest says what became of it
+                    self._end_as_the_kernel()
                 continue
             if message["parent_header"].get("msg_id") != message_id:
                 continue
@@ -90,6 +106,16 @@ class Bridge:
             if kind == "status" and content["execution_state"] == "idle":
                 break
             pass_on(kind, content)
+
+    def _end_as_the_kernel(self) -> None:
+        """The guest sees this process only, and says what became of it: so the same becomes of it."""
+        process = getattr(self._manager.provisioner, "process", None)
+        code = getattr(process, "returncode", None)
+        if code is not None and code < 0:
+            with contextlib.suppress(OSError):  # SIGKILL has no handler to reset
+                signal.signal(-code, signal.SIG_DFL)
+            os.kill(os.getpid(), -code)
+        os._exit(1 if code is None or code < 0 else code)
 
     def _answer(self) -> None:
         """Give the kernel the next line of what was given, if it asks for one; when there is none, that is its end.
@@ -123,6 +149,7 @@ class Bridge:
         elif kind == "clear_output":
             self._link.send_control(type="cleared", wait=bool(content.get("wait")))
         elif kind == "error" and not self._refused:
+            self._told_error = True
             traceback = "\n".join(content.get("traceback") or [])
             self._link.send_error(str(content["ename"]), str(content["evalue"]), traceback)
 
