@@ -48,18 +48,39 @@ def parse_table(text: str) -> list[Listening]:
     return found
 
 
-def listening(own_port: int) -> list[Listening]:
-    """All but the guest's own, each address and port once."""
-    found: dict[tuple[str, int], Listening] = {}
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+def read_tables() -> list[bytes]:
+    """Both tables as they are now, with as few system calls as can be: they are read often while somebody watches."""
+    tables = []
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        table = b""
         try:
-            with open(table, encoding="ascii", errors="replace") as file:
-                for entry in parse_table(file.read(16 * limits.MIB)):
-                    if entry.port != own_port:
-                        found.setdefault((entry.address, entry.port), entry)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             continue
-    return sorted(found.values(), key=lambda entry: (entry.port, entry.address))
+        try:
+            while (piece := os.read(fd, limits.PORTS_READ_BYTES)) and len(table) < limits.PORTS_TABLE_BYTES_MAX:
+                table += piece
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
+        tables.append(table)
+    return tables
+
+
+def sockets(tables: list[bytes], own_port: int) -> list[Listening]:
+    """All that listen but the guest's own, in order; several may share an address and port."""
+    found = [entry for table in tables for entry in parse_table(table.decode("ascii", "replace"))]
+    return sorted((entry for entry in found if entry.port != own_port), key=lambda e: (e.port, e.address, e.inode))
+
+
+def places(found: list[Listening]) -> dict[tuple[str, int], Listening]:
+    """Each address and port once."""
+    return {(entry.address, entry.port): entry for entry in reversed(found)}
+
+
+def listening(own_port: int) -> list[Listening]:
+    return list(reversed(places(sockets(read_tables(), own_port)).values()))
 
 
 def owners(inodes: set[int]) -> dict[int, tuple[int, str]]:
@@ -97,31 +118,62 @@ def wait(agent: Agent, params: Params, channel: Channel) -> None:
     """Until the port listens; looks often at first, because most servers are up soon."""
     port = integer(params, "port", low=1, high=65535)
     deadline_s = time.monotonic() + (seconds(params, "timeout_s") or limits.GUEST_REPLY_S_MAX)
-    pause_s = 0.005
+    pause_s = limits.PORTS_FIRST_PAUSE_S
     while True:
+        started_s = time.monotonic()
         entries = [entry for entry in listening(agent.port) if entry.port == port]
         if entries:
             channel.send_ok({"ports": describe(entries)})
             return
-        if time.monotonic() >= deadline_s:
+        looked_s = time.monotonic()
+        if looked_s >= deadline_s:
             raise Refused("timeout", f"nothing listens on port {port} yet")
-        _pause(channel, pause_s)
-        pause_s = min(limits.PORTS_POLL_S, pause_s * 1.5)
+        _pause(channel, min(pause_s, rest_s(looked_s - started_s)))
+        pause_s = min(limits.PORTS_PAUSE_S_MAX, pause_s * 1.5)
 
 
 def watch(agent: Agent, _params: Params, channel: Channel) -> None:
     """First what listens now, then an event for each port that opens or closes, until the client leaves."""
-    before = {(entry.address, entry.port): entry for entry in listening(agent.port)}
-    channel.send_event("ports", {"ports": describe(list(before.values()))[:4096]})
+    tables = read_tables()
+    before = sockets(tables, agent.port)
+    channel.send_event("ports", {"ports": describe(list(reversed(places(before).values())))[:4096]})
+    looked_s, costs_s = time.monotonic(), (0.0, 0.0)
     while True:
-        _pause(channel, limits.PORTS_POLL_S)
-        now = {(entry.address, entry.port): entry for entry in listening(agent.port)}
-        for described in describe([entry for key, entry in now.items() if key not in before]):
-            channel.send_event("opened", described)
-        for key, entry in before.items():
-            if key not in now:
-                channel.send_event("closed", {"address": entry.address, "port": entry.port})
-        before = now
+        next_s = looked_s + rest_s(min(costs_s))  # of two: one look that others held up says nothing
+        _pause(channel, max(0.0, next_s - time.monotonic()))
+        started_s, tables_before = time.monotonic(), tables
+        tables = read_tables()
+        now = before if tables == tables_before else sockets(tables, agent.port)
+        looked_s = time.monotonic()
+        costs_s = (costs_s[1], looked_s - started_s)
+        if now != before:
+            _tell(channel, before, now)
+            before = now
+
+
+def _tell(channel: Channel, before: list[Listening], now: list[Listening]) -> None:
+    opened, closed = changes(before, now)
+    for entry in closed:
+        channel.send_event("closed", {"address": entry.address, "port": entry.port})
+    for described in describe(opened) if opened else ():
+        channel.send_event("opened", described)
+
+
+def changes(before: list[Listening], now: list[Listening]) -> tuple[list[Listening], list[Listening]]:
+    """What has opened, and what has closed.
+
+    A place whose sockets are all others than before has closed and opened again between two looks. Where several
+    share one, as the workers of a server do, the coming and going of single ones is neither.
+    """
+    stayed = {(entry.address, entry.port) for entry in set(before) & set(now)}
+    opened = [entry for place, entry in places(now).items() if place not in stayed]
+    closed = [entry for place, entry in places(before).items() if place not in stayed]
+    return opened[::-1], closed[::-1]
+
+
+def rest_s(cost_s: float) -> float:
+    """How long to wait after a look that took so long: the dearer it is, the rarer, so that watching stays cheap."""
+    return min(max(limits.PORTS_PAUSE_S_MIN, cost_s * limits.PORTS_PAUSES_PER_LOOK), limits.PORTS_PAUSE_S_MAX)
 
 
 def _pause(channel: Channel, duration_s: float) -> None:
