@@ -84,6 +84,19 @@ def test_what_ipython_can(sandbox: Sandbox, code: str, text: str) -> None:
     assert sandbox.code.run(code, check=True).text == text
 
 
+PACKAGES = (
+    *("numpy", "pandas", "polars", "scipy", "sklearn", "matplotlib", "seaborn", "plotly", "PIL", "openpyxl"),
+    *("requests", "httpx", "bs4", "lxml", "sympy", "nltk", "networkx"),
+)
+
+
+def test_the_promised_packages_are_there(sandbox: Sandbox) -> None:
+    context = sandbox.code.create_context()
+    code = f"import importlib\nfor name in {PACKAGES}: importlib.import_module(name)"
+    assert sandbox.code.run(code, context=context, check=True).stderr == ""
+    sandbox.code.remove_context(context)
+
+
 def test_env_of_one_run_is_gone_after_it(sandbox: Sandbox) -> None:
     code = "import os; os.environ.get('ONCE')"
     assert sandbox.code.run(code, env={"ONCE": "1"}).text == "'1'"

@@ -151,6 +151,24 @@ def test_every_client_reaches_what_is_allowed_with_a_secret_that_it_does_not_hol
     assert len(used) >= len(CLIENTS)
 
 
+def test_pip_in_a_live_interpreter_installs_or_says_why_not(sandbox: Sandbox) -> None:
+    """Without a word of the policy for its index, and with one; what it installs can be imported at once."""
+    index = f"--index-url https://me:$TOKEN@good.test:{PORT}/simple/"
+    install = f"pip install -q --no-cache-dir --retries 0 --disable-pip-version-check {index} --force-reinstall"
+    sandbox.network.set_policy([])
+    refused = sandbox.code.run(f"!{install} atollprobe")
+    why = "pip could not reach its package index: this sandbox's network policy does not allow good.test."
+    assert why in refused.stderr
+    assert why not in sandbox.code.run("!pip install --no-such-option").stderr
+    sandbox.commands.run("rm -rf ~/.local/lib", check=True)  # of whoever came before
+    sandbox.code.restart()
+    assert sandbox.code.run("import atollprobe").status == "error"
+    sandbox.network.set_policy([f"good.test:{PORT}"])
+    done = sandbox.code.run(f"%{install} atollprobe\nimport atollprobe\natollprobe.WORD")
+    assert done.text == repr(WORD), done
+    assert why not in done.stderr
+
+
 def test_neither_the_value_nor_the_authoritys_key_is_ever_inside(
     place: tuple[Registries, upstream.Upstream], server: Server, sandbox: Sandbox
 ) -> None:

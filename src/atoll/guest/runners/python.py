@@ -23,7 +23,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
-from atoll.guest.runners import charts, tables
+from atoll.guest.runners import charts, pip_reason, tables, user_packages
 from atoll.guest.runners.link import STDERR, STDOUT, Link
 from atoll.guest.runners.streams import Stream
 
@@ -88,7 +88,10 @@ class Shell(InteractiveShell):  # type: ignore[misc]
         sys.stdout.flush()
         sys.stderr.flush()
         line = self.var_expand(cmd, depth=1)
-        self.user_ns["_exit_code"] = subprocess.call(line, shell=True, executable=_SHELL)
+        code = self.user_ns["_exit_code"] = subprocess.call(line, shell=True, executable=_SHELL)
+        if code and "pip" in line:
+            sys.stderr.write(pip_reason.explain(line))
+        user_packages.find()
 
     system = system_piped
 
@@ -143,6 +146,7 @@ class Runner:
         before = _environment_set(request.get("env") or {})
         stdin = request.get("stdin")
         self._stdin = None if stdin is None else StringIO(stdin)
+        user_packages.find()
         old_stdin = sys.stdin
         if self._stdin is not None:
             sys.stdin = self._stdin
