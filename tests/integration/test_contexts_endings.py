@@ -114,7 +114,9 @@ def test_a_loop_in_c_is_interrupted(sandbox: Sandbox) -> None:
 
 def test_out_of_memory_is_said_by_name(sandbox: Sandbox) -> None:
     context = sandbox.code.create_context()
-    dead = sandbox.code.run("held = []\nwhile True: held.append(b'x' * (16 << 20))", context=context)
+    dead = sandbox.code.run(
+        "import time\nheld = []\nwhile True: held.append(b'x' * (16 << 20)); time.sleep(0.02)", context=context
+    )
     assert dead.error is not None
     assert (dead.status, dead.error.value) == (
         "died",

@@ -10,6 +10,7 @@ from atoll.testing.server import Server
 pytestmark = pytest.mark.real
 
 HOG = "data = []\nwhile True: data.append(bytearray(8 << 20))"
+SLOW_HOG = f"import time\n{HOG}; time.sleep(0.02)"  # also on a busy host the guard has its turn before it is too late
 FORKED = "import os\nfor _ in range(7):\n    if os.fork() == 0: break\n" + HOG
 
 
@@ -25,6 +26,14 @@ def test_a_hog_is_ended_and_the_sandbox_lives_on(server: Server, memory: str, pr
         assert sandbox.commands.run("echo alive").stdout == "alive\n"
         assert quiet.info().running
         assert sandbox.info().state == "running"
+
+
+def test_the_first_program_of_a_sandbox_may_be_the_hog(server: Server) -> None:
+    """The guard rests while nothing runs: it wakes when the program is there, not when it is asked for."""
+    with server.create("base", memory="512MiB") as sandbox:
+        for _ in range(2):
+            result = sandbox.commands.run(["python3", "-c", SLOW_HOG], timeout_s=60)
+            assert (result.oom, result.signal) == (True, 9)
 
 
 def test_a_fork_bomb_leaves_the_sandbox_usable(server: Server) -> None:

@@ -139,7 +139,7 @@ class Workers:
     def __init__(self, zygote: Zygote, pump: Pump, on_exit: ExitFunction, processes_max: int) -> None:
         self.processes_max = processes_max
         self.stirred = threading.Event()
-        """Set whenever there may be one more process; whoever waits for that clears it first."""
+        """Set whenever there is one more process; whoever waits for that clears it first."""
         self._zygote = zygote
         self._pump = pump
         self._on_exit = on_exit
@@ -168,15 +168,18 @@ class Workers:
         self, user: User, message: dict[str, Any], fds: Sequence[int], on_start: StartFunction
     ) -> Callable[[], None]:
         """As `WorkerLink.begin`; what it gives waits until the program has started, and raises if it could not."""
+
+        def started(pid: int, end: tuple[int, float] | None) -> None:
+            self.stirred.set()  # not before: who looks as long as there is nothing to see goes back to rest
+            on_start(pid, end)
+
         link = self.of(user)
         try:
-            pending = link.begin(message, fds, on_start)
+            pending = link.begin(message, fds, started)
         except Disconnected:  # killed since it was last used: one more try, with a new one
             self._forget(user)
             link = self.of(user)
-            pending = link.begin(message, fds, on_start)
-        finally:
-            self.stirred.set()
+            pending = link.begin(message, fds, started)
         return lambda: link.wait_started(pending)
 
     def hand_over(self, user: User, request: dict[str, Any], fd: int) -> None:
