@@ -167,6 +167,9 @@ def test_data_frames_are_data(sandbox: Sandbox) -> None:
     columns = {"a": [1, 2], "b": ["x", None], "c": ["2024-01-01T00:00:00"] * 2}
     assert result.data == {"columns": columns, "index": [0, 1], "rows": 2, "cut": False}
     assert result.html is not None
+    twice = sandbox.code.run("pd.DataFrame([[1, 2]], columns=['a', 'a'])", check=True).results[0]
+    assert twice.data is not None
+    assert twice.data["columns"] == {"a": [1], "a.1": [2]}
     result = sandbox.code.run("import polars\npolars.DataFrame({'a': [1.5, None]})", check=True).results[0]
     assert result.data == {"columns": {"a": [1.5, None]}, "rows": 2, "cut": False}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 from typing import Any
 
@@ -45,7 +46,9 @@ def _rows_shown(rows: int, columns: int) -> int:
 
 def from_pandas(frame: Any) -> dict[str, Any]:
     shown = frame.iloc[: _rows_shown(*frame.shape)]
-    columns = {_name(name): [plain(value) for value in shown.iloc[:, i]] for i, name in enumerate(shown.columns)}
+    columns: dict[str, list[Any]] = {}
+    for place, name in enumerate(shown.columns):
+        columns[_unused(_name(name), columns)] = [plain(value) for value in shown.iloc[:, place]]
     return _table(columns, [plain(value) for value in shown.index], len(frame))
 
 
@@ -61,6 +64,13 @@ def _table(columns: dict[str, list[Any]], index: list[Any] | None, rows: int) ->
     if index is not None:
         table["index"] = index
     return table
+
+
+def _unused(name: str, taken: dict[str, list[Any]]) -> str:
+    """Columns of pandas may share a name: the second `a` is `a.1`, as pandas itself names it when it reads a table."""
+    if name not in taken:
+        return name
+    return next(fresh for number in itertools.count(1) if (fresh := f"{name}.{number}") not in taken)
 
 
 def _name(name: Any) -> str:
