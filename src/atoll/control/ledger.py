@@ -15,7 +15,7 @@ from atoll.control.reconcile import Note
 from atoll.control.store import creates, startlogs, usage
 from atoll.control.store import events as event_rows
 from atoll.control.store import sandboxes as rows
-from atoll.control.store.creates import Allowance, Once
+from atoll.control.store.creates import CLOSED, Allowance, Once, Openings
 from atoll.control.store.engine import Store
 from atoll.control.store.sandboxes import Filter, Position, Record
 from atoll.control.store.usage import Reading
@@ -43,14 +43,19 @@ class Ledger:
         self._live: dict[str, Record] = {}
 
     async def add(
-        self, by: Principal, sandbox: Sandbox, allowance: Allowance, once: Once | None = None
+        self,
+        by: Principal,
+        sandbox: Sandbox,
+        allowance: Allowance,
+        once: Once | None = None,
+        openings: Openings = CLOSED,
     ) -> Sandbox | None:
         """Put a new sandbox on record; or give back the one that was made with the same key before."""
         record = Record(by.owner, sandbox, by.key_id)
         event = self._events.of(
             by, f"sandbox.{sandbox.state}", target=sandbox.id, detail={"template": sandbox.template}
         )
-        earlier = await self._store.write(creates.create, record, event, allowance, once)
+        earlier = await self._store.write(creates.create, record, event, allowance, once, openings)
         if earlier is not None:
             return earlier.sandbox
         self._remember(record)

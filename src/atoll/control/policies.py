@@ -80,12 +80,9 @@ class Policies:
         if policy is not None:
             await self._secrets.check_named(owner, policy)
 
-    async def begin(self, owner: str, sandbox_id: str, policy: Policy | None, names: tuple[str, ...]) -> None:
-        """Put the network of a new sandbox on record and have the node know it; what is not asked for costs nothing."""
-        if policy is None and not names:
-            return
-        placeholders = {name: _placeholder() for name in names}
-        await self._put(NetworkRecord(sandbox_id, owner, policy or Policy(), placeholders))
+    async def begin(self, record: NetworkRecord) -> None:
+        """Have the node know the network of a new sandbox, which went on record with it."""
+        await self._send(record)
 
     async def copy(self, owner: str, source_id: str, sandbox_id: str) -> None:
         """The same network for a sandbox that was made of another; its placeholders are those in its memory."""
@@ -215,6 +212,13 @@ class Policies:
     async def _record(self, principal: Principal, sandbox: Sandbox) -> NetworkRecord:
         known = await self._store.read(rows.get, sandbox.id)
         return known or NetworkRecord(sandbox.id, principal.owner)
+
+
+def network_of_new(owner: str, sandbox_id: str, policy: Policy | None, names: tuple[str, ...]) -> NetworkRecord | None:
+    """The network of a new sandbox; None is that which every sandbox has, and costs nothing."""
+    if policy is None and not names:
+        return None
+    return NetworkRecord(sandbox_id, owner, policy or Policy(), {name: _placeholder() for name in names})
 
 
 def event_detail(event: NetworkEvent) -> dict[str, str]:

@@ -20,11 +20,12 @@ from atoll.control.authz import Principal
 from atoll.control.clock import Clock
 from atoll.control.deadlines import Deadlines
 from atoll.control.ledger import Ledger
-from atoll.control.policies import Policies
+from atoll.control.policies import Policies, network_of_new
 from atoll.control.reconcile import Action, Note
 from atoll.control.sources import Sources
-from atoll.control.store.creates import Allowance, Once
+from atoll.control.store.creates import Allowance, Once, Openings
 from atoll.control.store.moments import to_us
+from atoll.control.store.policies import NetworkRecord
 from atoll.control.store.sandboxes import Filter, Position
 from atoll.control.teardown import Job, Teardown
 from atoll.control.turnstile import Turnstile
@@ -109,14 +110,16 @@ class Sandboxes:
             await self._check_template(spec.template)
         await self._policies.check(principal.owner, spec.policy, spec.secrets)
         sandbox = self._new(spec)
+        network = network_of_new(principal.owner, sandbox.id, spec.policy, spec.secrets)
+        openings = Openings(spec.ports, network)
         allowance = Allowance(principal.tenant_quota, principal.key_quota, self._metering.prices)
-        earlier = await self._ledger.add(principal, sandbox, allowance, once)
+        earlier = await self._ledger.add(principal, sandbox, allowance, once, openings)
         if earlier is not None:
             return await self._wait_made(principal, earlier.id), SandboxStarted(earlier.id, {}, way=REPEATED)
         begun = time.monotonic()
         outcome = "failed"
         try:
-            result = await self._attempt(principal.owner, sandbox, spec)
+            result = await self._attempt(principal.owner, sandbox, spec, network)
             outcome = result[1].way
             for failed in result[1].failed:
                 self._metrics.claim_failures.labels(failed).inc()
@@ -261,11 +264,13 @@ class Sandboxes:
             attempt.scope.cancel()
         return self._teardown.begin(Action(sandbox_id), attempt.finished if attempt else None)
 
-    async def _attempt(self, owner: str, sandbox: Sandbox, spec: SandboxSpec) -> tuple[Sandbox, SandboxStarted]:
+    async def _attempt(
+        self, owner: str, sandbox: Sandbox, spec: SandboxSpec, network: NetworkRecord | None
+    ) -> tuple[Sandbox, SandboxStarted]:
         attempt = self._attempts[sandbox.id] = Attempt(anyio.CancelScope(), anyio.Event())
         try:
             with attempt.scope:
-                return await self._start(owner, sandbox, spec)
+                return await self._start(owner, sandbox, spec, network)
             raise _killed_early()
         except BaseException as error:
             await self._give_up(sandbox.id, error, attempt)
@@ -274,7 +279,9 @@ class Sandboxes:
             del self._attempts[sandbox.id]
             attempt.finished.set()
 
-    async def _start(self, owner: str, sandbox: Sandbox, spec: SandboxSpec) -> tuple[Sandbox, SandboxStarted]:
+    async def _start(
+        self, owner: str, sandbox: Sandbox, spec: SandboxSpec, network: NetworkRecord | None
+    ) -> tuple[Sandbox, SandboxStarted]:
         order = SandboxOrder(
             sandbox_id=sandbox.id,
             template=spec.template,
@@ -286,7 +293,8 @@ class Sandboxes:
             volumes=spec.volumes,
         )
         async with self._turnstile.turn(owner):
-            await self._policies.begin(owner, sandbox.id, spec.policy, spec.secrets)
+            if network is not None:
+                await self._policies.begin(network)
             if spec.network_of is not None:
                 await self._policies.copy(owner, spec.network_of, sandbox.id)
             started = await self._node.sandbox_create(order)

@@ -26,6 +26,7 @@ from atoll.control.store.snapshots import SnapshotRecord
 from atoll.model import ids, limits
 from atoll.model.errors import AtollError, Conflict, InvalidArgument, NotFound
 from atoll.model.lifecycle import State
+from atoll.model.port import PortAccess
 from atoll.model.sandbox import Sandbox, SandboxSpec, check_name
 from atoll.model.snapshot import Snapshot, SnapshotState, beyond
 from atoll.wire.node import DiskChange, NodePort
@@ -210,20 +211,33 @@ class Snapshots:
         for old in beyond(mine, keep_last):
             await self.discard(old.id)
 
-    async def fork(self, principal: Principal, reference: str, count: int, timeout_s: float | None) -> list[Fork]:
+    async def fork(
+        self,
+        principal: Principal,
+        reference: str,
+        count: int,
+        timeout_s: float | None,
+        ports: PortAccess | None = None,
+    ) -> list[Fork]:
         """Live copies of a sandbox, each with an identity of its own; one that fails does not spoil the others."""
         if not 1 <= count <= limits.FORKS_MAX:
             raise InvalidArgument(f"count is not between 1 and {limits.FORKS_MAX}", code="invalid_argument")
         sandbox = await self._ledger.find(principal.owner, reference)
         snapshot = await self._in_turn(principal.owner, sandbox.id, SnapshotSpec(), SnapshotState.PASSING)
         try:
-            return await self._copies(principal, sandbox, snapshot, count, timeout_s)
+            return await self._copies(principal, sandbox, snapshot, count, timeout_s, ports)
         finally:
             with anyio.CancelScope(shield=True):
                 await self.discard(snapshot.id)
 
     async def _copies(
-        self, principal: Principal, sandbox: Sandbox, snapshot: Snapshot, count: int, timeout_s: float | None
+        self,
+        principal: Principal,
+        sandbox: Sandbox,
+        snapshot: Snapshot,
+        count: int,
+        timeout_s: float | None,
+        ports: PortAccess | None,
     ) -> list[Fork]:
         spec = SandboxSpec(
             template=snapshot.id,
@@ -235,6 +249,7 @@ class Snapshots:
             auto_resume=sandbox.auto_resume,
             volumes=sandbox.volumes,
             network_of=sandbox.id,
+            ports=ports,
         )
         made: list[Fork] = [Fork(None)] * count
         places = anyio.CapacityLimiter(limits.FORKS_AT_ONCE)

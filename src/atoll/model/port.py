@@ -31,14 +31,18 @@ class PortAccess:
 
     def changed(self, *, public: bool | None, mask_host: str | None, revoke_links: bool) -> PortAccess:
         """These rules with some of them changed; None leaves a rule as it is."""
-        if mask_host and (len(mask_host) > limits.HOST_CHARS_MAX or not _MASK.fullmatch(mask_host)):
-            raise InvalidArgument("mask_host is a host name, with a port or {port} after a colon if it has one")
         return replace(
             self,
             public=self.public if public is None else public,
             mask_host=self.mask_host if mask_host is None else mask_host,
             generation=self.generation + 1 if revoke_links else self.generation,
-        )
+        ).checked()
+
+    def checked(self) -> PortAccess:
+        mask = self.mask_host
+        if mask and (len(mask) > limits.HOST_CHARS_MAX or not _MASK.fullmatch(mask)):
+            raise InvalidArgument("mask_host is a host name, with a port or {port} after a colon if it has one")
+        return self
 
 
 def port_parse(text: str) -> int:

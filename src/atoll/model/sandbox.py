@@ -12,6 +12,7 @@ from atoll.model import limits
 from atoll.model.errors import InvalidArgument
 from atoll.model.lifecycle import EndReason, SleepReason, State
 from atoll.model.policy import Policy
+from atoll.model.port import PortAccess
 from atoll.model.resources import Resources
 from atoll.model.volume import VolumeMount, check_mounts
 
@@ -84,6 +85,8 @@ class SandboxSpec:
     """What it may reach; without one, nothing."""
     secrets: tuple[str, ...] = ()
     """The names of the secrets whose placeholders it gets."""
+    ports: PortAccess | None = None
+    """The rules of its ports from the first moment on; without any, the usual ones."""
 
     def checked(self) -> SandboxSpec:
         check_name("template", self.template)
@@ -98,6 +101,8 @@ class SandboxSpec:
         self.budget.checked()
         check_idle_timeout(self.idle_timeout_s)
         check_mounts(self.volumes)
+        if self.ports is not None:
+            self.ports.checked()
         return self
 
 

@@ -41,3 +41,18 @@ def test_a_private_port_opens_for_its_token_only(server: Server) -> None:
     assert knock(server, sandbox, e2b_traffic_access_token=other["trafficAccessToken"]) in (401, 403)
     assert knock(server, sandbox, e2b_traffic_access_token=sandbox["envdAccessToken"]) in (401, 403)
     assert knock(server, sandbox, e2b_traffic_access_token=sandbox["trafficAccessToken"]) == 200
+
+
+def test_a_mask_that_is_no_host_leaves_no_sandbox(server: Server) -> None:
+    before = server.request("GET", "/v2/sandboxes").json()
+    body = {"templateID": "base", "timeout": 100, "network": {"maskRequestHost": "two words"}}
+    answer = server.request("POST", "/v2/sandboxes", json=body)
+    assert (answer.status_code, "mask_host" in answer.json()["message"]) == (400, True)
+    assert len(server.request("GET", "/v2/sandboxes").json()) == len(before)
+
+
+def test_a_copy_has_the_ports_of_its_sandbox(server: Server) -> None:
+    sandbox = made(server, allowPublicTraffic=False, maskRequestHost="app.example:${PORT}")
+    (copy,) = server.request("POST", f"/sandboxes/{sandbox['sandboxID']}/fork", json={"timeout": 100}).json()
+    told = server.request("GET", f"/v1/sandboxes/{copy['sandbox']['sandboxID']}/ports/8000/access").json()
+    assert (told["public"], told["mask_host"]) == (False, "app.example:{port}")

@@ -13,7 +13,7 @@ from atoll.control.ingress import Admission, Ingress, Knock
 from atoll.model import limits
 from atoll.model.errors import AtollError, Conflict, Forbidden, GuestFailed, InvalidArgument, LimitExceeded, NotFound
 from atoll.model.errors import Unauthenticated as NoKey
-from atoll.model.port import PortAccess
+from atoll.model.port import ANY_PORT, PortAccess
 from atoll.model.sandbox import SandboxSpec
 from tests.unit.control.conftest import World
 
@@ -185,3 +185,24 @@ async def test_visits_are_in_the_owners_log(world: World) -> None:
     assert (refused.target, refused.source, refused.detail["count"]) == (sandbox_id, "192.0.2.1", "100")
     assert (let_in.actor, let_in.detail["by"], let_in.detail["port"]) == (world.me.key_id, "key", str(PORT))
     assert (let_in.detail["bytes_in"], let_in.detail["bytes_out"]) == ("3", "5")
+
+
+async def test_a_sandbox_is_made_with_the_rules_of_its_ports(world: World) -> None:
+    rules = PortAccess(public=True, mask_host="app.example:{port}")
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(ports=rules))
+    assert (await world.control.ingress.admit(Knock(sandbox.id, PORT))).access == rules
+
+
+async def test_rules_of_ports_that_cannot_be_leave_no_sandbox(world: World) -> None:
+    with pytest.raises(InvalidArgument):
+        await world.control.sandbox_create(world.me, SandboxSpec(ports=PortAccess(mask_host="two words")))
+    assert not any((await world.control.sandbox_counts()).values())
+
+
+async def test_a_create_that_is_repeated_leaves_the_ports_as_they_are_now(world: World) -> None:
+    spec = SandboxSpec(ports=PortAccess(public=True))
+    sandbox, _ = await world.control.sandbox_create(world.me, spec, "once")
+    await world.control.ingress.access_change(world.me, sandbox.id, ANY_PORT, public=False)
+    again, _ = await world.control.sandbox_create(world.me, spec, "once")
+    assert again.id == sandbox.id
+    assert not (await world.control.ingress.access(world.me, sandbox.id, PORT)).public

@@ -1,4 +1,4 @@
-"""The transaction of a create: its idempotency key, the quotas and the new record, all or nothing."""
+"""The transaction of a create: its key, the quotas, the new record and what it opens, all or nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, bindparam, delete, select
 
-from atoll.control.store import events, quotas, sandboxes, usage
+from atoll.control.store import events, policies, ports, quotas, sandboxes, usage
 from atoll.control.store.moments import to_us
+from atoll.control.store.policies import NetworkRecord
 from atoll.control.store.prepared import Prepared, adding
 from atoll.control.store.sandboxes import Record
 from atoll.control.store.schema import idempotency
@@ -16,6 +17,7 @@ from atoll.model import limits
 from atoll.model.errors import Conflict, LimitExceeded
 from atoll.model.event import Event
 from atoll.model.lifecycle import EndReason
+from atoll.model.port import ANY_PORT, PortAccess
 from atoll.model.quota import Quota, check_create
 from atoll.model.usage import Prices
 
@@ -37,8 +39,24 @@ class Allowance:
     prices: Prices
 
 
+@dataclass(frozen=True, slots=True)
+class Openings:
+    """What is open from the first moment on: to callers of its ports, and to the sandbox; None: what is usual."""
+
+    ports: PortAccess | None = None
+    network: NetworkRecord | None = None
+
+
+CLOSED = Openings()
+
+
 def create(
-    connection: Connection, record: Record, event: Event, allowance: Allowance, once: Once | None
+    connection: Connection,
+    record: Record,
+    event: Event,
+    allowance: Allowance,
+    once: Once | None,
+    openings: Openings = CLOSED,
 ) -> Record | None:
     """Put a new sandbox on record, within the quotas; or find the one that was made with the same key before."""
     now = record.sandbox.created_at
@@ -48,6 +66,10 @@ def create(
             return earlier
     _check_quotas(connection, record, allowance, now)
     sandboxes.add(connection, record)
+    if openings.ports is not None:
+        ports.add(connection, record.sandbox.id, ANY_PORT, openings.ports)
+    if openings.network is not None:
+        policies.add(connection, openings.network)
     events.add(connection, event)
     if once is not None:
         row = {"body_hash": once.body_hash, "sandbox_id": record.sandbox.id, "created_us": to_us(now)}

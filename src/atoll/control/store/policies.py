@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, Row, delete, select
 
+from atoll.control.store.prepared import adding
 from atoll.control.store.schema import sandbox_policies, sandboxes
 from atoll.model.policy import Policy
 
@@ -25,13 +26,18 @@ class NetworkRecord:
 def put(connection: Connection, record: NetworkRecord) -> None:
     """Replace what is known."""
     connection.execute(delete(sandbox_policies).where(sandbox_policies.c.sandbox_id == record.sandbox_id))
+    add(connection, record)
+
+
+def add(connection: Connection, record: NetworkRecord) -> None:
+    """That of a sandbox of which nothing is known."""
     row = {
         "sandbox_id": record.sandbox_id,
         "owner": record.owner,
         "policy": msgspec.json.encode(record.policy).decode(),
         "placeholders": msgspec.json.encode(record.placeholders).decode(),
     }
-    connection.execute(insert(sandbox_policies), row)
+    _ADD.change(connection, row)
 
 
 def get(connection: Connection, sandbox_id: str) -> NetworkRecord | None:
@@ -56,3 +62,6 @@ def _from_row(row: Row[Any]) -> NetworkRecord:
         policy=msgspec.json.decode(row.policy, type=Policy),
         placeholders=msgspec.json.decode(row.placeholders, type=dict[str, str]),
     )
+
+
+_ADD = adding(sandbox_policies)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, select
 
+from atoll.control.store.prepared import adding
 from atoll.control.store.schema import sandbox_ports
 from atoll.model.port import ANY_PORT, PortAccess
 
@@ -34,14 +35,14 @@ def change(
     connection.execute(
         delete(sandbox_ports).where(sandbox_ports.c.sandbox_id == sandbox_id, sandbox_ports.c.port == port)
     )
-    connection.execute(
-        insert(sandbox_ports),
-        {
-            "sandbox_id": sandbox_id,
-            "port": port,
-            "public": int(access.public),
-            "mask_host": access.mask_host,
-            "generation": access.generation,
-        },
-    )
+    add(connection, sandbox_id, port, access)
     return access
+
+
+def add(connection: Connection, sandbox_id: str, port: int, access: PortAccess) -> None:
+    """The rules of a port that has none."""
+    row = {"public": int(access.public), "mask_host": access.mask_host, "generation": access.generation}
+    _ADD.change(connection, {"sandbox_id": sandbox_id, "port": port, **row})
+
+
+_ADD = adding(sandbox_ports)

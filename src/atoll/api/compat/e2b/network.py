@@ -14,6 +14,7 @@ import msgspec
 
 from atoll.model.errors import InvalidArgument
 from atoll.model.policy import HttpRule, Mode, Policy
+from atoll.model.port import PortAccess
 
 _EVERYWHERE: Final = "0.0.0.0/0"
 _PLACEHOLDER: Final = "${e2b."
@@ -127,6 +128,9 @@ def internet_allowed(policy: Policy | None) -> bool:
     return policy is not None and policy.mode is Mode.PUBLIC
 
 
-def host_mask(text: str) -> str:
-    """The Host that a server inside gets, in our spelling."""
-    return text.replace("${PORT}", "{port}")
+def ports_of(settings: NetworkSettings) -> PortAccess:
+    """Who reaches the ports: with E2B whoever knows their names, unless a sandbox is made otherwise."""
+    public = settings.allow_public_traffic is not False
+    mask = settings.mask_request_host
+    # In our spelling the port in a mask has no dollar sign.
+    return PortAccess(public) if mask is None else PortAccess(public, mask.replace("${PORT}", "{port}"))

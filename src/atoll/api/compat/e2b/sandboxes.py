@@ -17,7 +17,7 @@ from atoll.control.service import Query
 from atoll.model import limits
 from atoll.model.errors import Conflict, InvalidArgument, NotFound
 from atoll.model.lifecycle import FINAL
-from atoll.model.port import ANY_PORT
+from atoll.model.port import ANY_PORT, PortAccess
 from atoll.model.sandbox import DEFAULT_TIMEOUT_S, Sandbox
 
 _PAGE_ITEMS_MAX: Final = 100
@@ -52,22 +52,12 @@ async def _create(ask: Ask, default_timeout_s: float) -> None:
         raise InvalidArgument(f"{', '.join(refused)}: this server does not have that", code="not_supported")
     spec = shapes.spec_of(asked, default_timeout_s, ask.templates)
     sandbox, _ = await ask.control.sandbox_create(ask.principal, spec, ask.header(b"idempotency-key"))
-    settings = asked.network or NetworkSettings()
-    mask = None if settings.mask_request_host is None else network.host_mask(settings.mask_request_host)
-    if settings.allow_public_traffic is not False:
-        await open_ports(ask, sandbox, mask)
-    elif mask is not None:
-        await ask.control.ingress.access_change(ask.principal, sandbox.id, ANY_PORT, mask_host=mask)
     await ask.answer(answer_of(ask, sandbox), 201)
 
 
-async def open_ports(ask: Ask, sandbox: Sandbox, mask: str | None = None) -> None:
-    """E2B's ports are open to whoever knows their names, unless a sandbox is made otherwise."""
-    await ask.control.ingress.access_change(ask.principal, sandbox.id, ANY_PORT, public=True, mask_host=mask)
-
-
-async def is_public(ask: Ask, sandbox: Sandbox) -> bool:
-    return (await ask.control.ingress.access(ask.principal, sandbox.id, ANY_PORT)).public
+async def ports_of(ask: Ask, sandbox: Sandbox) -> PortAccess:
+    """The rules of all ports of a sandbox."""
+    return await ask.control.ingress.access(ask.principal, sandbox.id, ANY_PORT)
 
 
 def answer_of(ask: Ask, sandbox: Sandbox) -> dict[str, Any]:
@@ -105,7 +95,7 @@ async def show(ask: Ask) -> None:
     sandbox = await find(ask)
     token = ask.control.ingress.tokens.mint(TokenKind.INSIDE, sandbox.id)
     policy = (await ask.control.policies.get(ask.principal, sandbox.id)).policy
-    public = await is_public(ask, sandbox)
+    public = (await ports_of(ask, sandbox)).public
     found = shapes.detail(sandbox, token, domain_of(ask), policy, public=public)
     await ask.answer({**found, "volumeMounts": await _mounts(ask, sandbox)})
 
@@ -217,7 +207,7 @@ async def _ordered(ask: Ask, query: Query, cursor: str | None, limit: int) -> tu
             break
     found.sort(key=shapes.begun_at, reverse=ask.query.get("order") != "asc")
     after = shapes.moment_of(ask.query.get("startedAfter", ""))
-    found = [sandbox for sandbox in found if after is None or shapes.begun_at(sandbox) > after]
+    found = [sandbox for sandbox in found if after is None or shapes.begun_at(sandbox) >= after]
     skipped = shapes.place_of(cursor)
     more = len(found) > skipped + limit
     return found[skipped : skipped + limit], str(skipped + limit) if more else None

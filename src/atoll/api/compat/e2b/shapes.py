@@ -81,6 +81,7 @@ def spec_of(
     asked: NewSandbox, default_timeout_s: float = DEFAULT_TIMEOUT_S, known: Mapping[str, str] = TEMPLATES
 ) -> SandboxSpec:
     template = template_name(asked.template_id, known)
+    settings = asked.network or NetworkSettings()
     return SandboxSpec(
         template=template,
         metadata=asked.metadata or {},
@@ -89,7 +90,8 @@ def spec_of(
         on_deadline=_on_deadline(asked),
         auto_resume=asked.auto_resume is not None and asked.auto_resume.enabled,
         volumes=tuple(VolumeMount(mount.name, mount.path) for mount in asked.volume_mounts or ()),
-        policy=network.policy_of(asked.network or NetworkSettings(), asked.allow_internet_access),
+        policy=network.policy_of(settings, asked.allow_internet_access),
+        ports=network.ports_of(settings),
     )
 
 

@@ -65,12 +65,10 @@ async def fork(ask: Ask) -> None:
         raise InvalidArgument(f"count is not between 1 and {_FORKS_MAX}")
     if sandbox.state is State.PAUSED:
         raise Conflict(f"sandbox '{sandbox.id}' is paused", code="already_paused")
-    public = await sandboxes.is_public(ask, sandbox)
+    ports = await sandboxes.ports_of(ask, sandbox)
     made: list[dict[str, Any]] = []
-    for copy in await ask.control.snapshots.fork(ask.principal, sandbox.id, count, asked.timeout):
+    for copy in await ask.control.snapshots.fork(ask.principal, sandbox.id, count, asked.timeout, ports):
         if copy.sandbox is not None:
-            if public:
-                await sandboxes.open_ports(ask, copy.sandbox)
             made.append({"sandbox": sandboxes.answer_of(ask, copy.sandbox)})
         elif copy.error is not None:
             made.append({"error": {"code": copy.error.http_status, "message": copy.error.message}})

@@ -8,6 +8,7 @@ from atoll.api.compat.e2b import network
 from atoll.api.compat.e2b.network import HostRule, NetworkSettings, Transform
 from atoll.model.errors import InvalidArgument
 from atoll.model.policy import Address, Mode, compile_policy, decide
+from atoll.model.port import PortAccess
 
 
 def test_without_settings_the_internet_is_open_and_nothing_private() -> None:
@@ -58,3 +59,15 @@ def test_a_policy_is_shown_in_their_words() -> None:
     settings = NetworkSettings(deny_out=["0.0.0.0/0"], allow_out=["example.com", "192.0.2.1"])
     shape = network.shape_of(network.policy_of(settings, None), public=True)
     assert shape == {"allowPublicTraffic": True, "denyOut": ["0.0.0.0/0"], "allowOut": ["example.com", "192.0.2.1"]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "ports"),
+    [
+        (NetworkSettings(), PortAccess(public=True)),
+        (NetworkSettings(allow_public_traffic=False), PortAccess()),
+        (NetworkSettings(mask_request_host="a.example:${PORT}"), PortAccess(public=True, mask_host="a.example:{port}")),
+    ],
+)
+def test_ports_are_open_unless_a_sandbox_is_made_otherwise(settings: NetworkSettings, ports: PortAccess) -> None:
+    assert network.ports_of(settings) == ports
