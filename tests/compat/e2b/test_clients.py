@@ -16,6 +16,7 @@ PART = [(NEW, "headers_mode", "sync.py"), (NODE, "headers_mode", "main.mjs")]
 REST = [
     (NEW, "headers_mode", "aio.py"),
     (NEW, "headers_mode", "states.py"),
+    (NEW, "headers_mode", "options.py"),
     (NEW, "headers_mode", "volumes.py"),
     (NODE, "headers_mode", "volumes.mjs"),
     (NEW, "domain_mode", "domain.py"),
