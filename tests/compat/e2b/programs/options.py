@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import runner
-from e2b import E2B, PtySize, Sandbox, SandboxException, SandboxQuery, Secret, Template
+from e2b import E2B, BuildInfo, PtySize, Sandbox, SandboxException, SandboxQuery, Secret, Template
 from runner import raised, wait_until
 
 USER = {"author_name": "Ada", "author_email": "ada@example.com"}
@@ -170,6 +170,7 @@ def case_what_cannot_be_is_refused_in_words() -> None:
         lambda: Template.build_in_background(template, "mine"),
         lambda: Template.assign_tags("base:default", "mine"),
         lambda: Template.remove_tags("base", "default"),
+        lambda: Template.get_build_status(BuildInfo("base", "base", "base", "b")),
     ):
         assert "cannot be built" in str(raised(Exception, call))
 

@@ -77,4 +77,6 @@ OPERATIONS: Final = (
     Operation("PATCH", "/v2" + _ONE, refuse),
     Operation("GET", _ONE + "/files/{hash}", refuse),
     Operation("POST", "/v2" + _ONE + "/builds/{build}", refuse),
+    Operation("GET", _ONE + "/builds/{build}/status", refuse),
+    Operation("GET", _ONE + "/builds/{build}/logs", refuse),
 )
