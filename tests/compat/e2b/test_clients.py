@@ -17,6 +17,8 @@ REST = [
     (NEW, "headers_mode", "aio.py"),
     (NEW, "headers_mode", "states.py"),
     (NEW, "headers_mode", "options.py"),
+    (NEW, "headers_mode", "aio_options.py"),
+    (NODE, "headers_mode", "options.mjs"),
     (NEW, "headers_mode", "volumes.py"),
     (NODE, "headers_mode", "volumes.mjs"),
     (NEW, "domain_mode", "domain.py"),
@@ -35,7 +37,7 @@ def _outcomes(client: Client, program: str, mode: str, environment: tuple[tuple[
 @pytest.mark.parametrize(
     ("client", "mode", "program", "case"),
     [
-        pytest.param(client, mode, program, case, id=f"{client.language}-{client.age}-{mode}-{case}")
+        pytest.param(client, mode, program, case, id=f"{client.language}-{client.age}-{mode}-{program}-{case}")
         for client, mode, program in RUNS
         for case in cases_of(program)
     ],

@@ -22,6 +22,7 @@ PARTS = {
     "commands": (("Commands and terminals",), "commands."),
     "pty": (("Commands and terminals",), "pty."),
     "CommandHandle": (("Commands and terminals",), "CommandHandle."),
+    "AsyncCommandInputHandle": (("Commands and terminals",), "AsyncCommandInputHandle."),
     "files": (("Files",), ""),
     "WatchHandle": (("Files",), "WatchHandle."),
     "git": (("Git",), ""),

@@ -48,6 +48,7 @@ print(
             "files": methods_of(*handed_out("files")),
             "git": methods_of(*handed_out("git")),
             "CommandHandle": methods_of(e2b.CommandHandle, e2b.AsyncCommandHandle),
+            "AsyncCommandInputHandle": methods_of(e2b.AsyncCommandInputHandle),
             "WatchHandle": methods_of(e2b.WatchHandle, e2b.AsyncWatchHandle),
             "Volume": methods_of(e2b.Volume, e2b.AsyncVolume),
             "Secret": methods_of(e2b.Secret, e2b.AsyncSecret),
