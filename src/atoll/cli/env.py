@@ -62,6 +62,7 @@ def header_mode(config: Config, mapped: Mapping[str, str]) -> Values:
     """One address for all; None unsets a variable that would lead elsewhere."""
     return {
         "E2B_API_KEY": _key(config),
+        "E2B_ACCESS_TOKEN": _key(config),  # some commands of E2B's older command line want this one
         "E2B_API_URL": config.url + _map_path(mapped),
         "E2B_SANDBOX_URL": config.url,
         "E2B_VOLUME_API_URL": config.url,
@@ -82,6 +83,7 @@ def domain_mode(config: Config, domain: str, mapped: Mapping[str, str]) -> Value
     place = domain if port in (None, 443) else f"{domain}:{port}"
     return {
         "E2B_API_KEY": _key(config),
+        "E2B_ACCESS_TOKEN": _key(config),  # some commands of E2B's older command line want this one
         "E2B_DOMAIN": place,
         "E2B_API_URL": f"https://api.{place}{_map_path(mapped)}" if mapped else None,
         "E2B_SANDBOX_URL": None,

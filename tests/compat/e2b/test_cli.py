@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pty
 import re
@@ -15,6 +16,7 @@ from tests.compat.e2b.clients import Client
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 CLI = Client("node", "cli")
+OLD = Client("node", "cli-old")
 CREATE = "from e2b import Sandbox; print(Sandbox.create('base', timeout=200, metadata={'by': 'cli'}).sandbox_id)"
 
 
@@ -22,16 +24,16 @@ CREATE_IN_TERMINAL = ("sandbox", "create", "--timeout", "100", "--env", "WHO=me"
 PROMPT = re.compile(rb"[$#] $")
 
 
-def e2b(environment: dict[str, str], *words: str) -> str:
-    argv = [str(CLI.folder / "node_modules" / ".bin" / "e2b"), *words]
+def e2b(environment: dict[str, str], *words: str, cli: Client = CLI) -> str:
+    argv = [str(cli.folder / "node_modules" / ".bin" / "e2b"), *words]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
-def in_terminal(environment: dict[str, str], typed: bytes, *words: str) -> str:
+def in_terminal(environment: dict[str, str], typed: bytes, *words: str, cli: Client = CLI) -> str:
     """What a person sees who types this into a terminal on which the command runs, until the command ends."""
-    argv = [str(CLI.folder / "node_modules" / ".bin" / "e2b"), *words]
+    argv = [str(cli.folder / "node_modules" / ".bin" / "e2b"), *words]
     ours, theirs = pty.openpty()
     seen = b""
     with subprocess.Popen(
@@ -88,3 +90,18 @@ def test_the_command_line_works(headers_mode: dict[str, str]) -> None:
     assert "killed" in e2b(headers_mode, "sandbox", "kill", sandbox)
     assert sandbox not in e2b(headers_mode, "sandbox", "list")
     assert "code-interpreter-v1" in e2b(headers_mode, "template", "list")
+
+
+def test_the_command_line_of_a_year_ago_works(domain_mode: dict[str, str]) -> None:
+    python = str(Client("python", "new").folder / "bin" / "python")
+    made = subprocess.run([python, "-c", CREATE], env=domain_mode, capture_output=True, text=True, check=True)
+    sandbox = made.stdout.strip()
+    ask = functools.partial(e2b, domain_mode, cli=OLD)
+    assert sandbox in ask("sandbox", "list")
+    assert "sandbox.running" in ask("sandbox", "logs", sandbox)
+    assert "CPU" in ask("sandbox", "metrics", sandbox)
+    said = in_terminal(domain_mode, b"echo $((40+2)); exit\n", "sandbox", "connect", sandbox, cli=OLD)
+    assert "42" in said, said
+    assert "killed" in ask("sandbox", "kill", sandbox)
+    assert sandbox not in ask("sandbox", "list")
+    assert "code-interpreter-v1" in ask("template", "list")

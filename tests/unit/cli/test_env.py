@@ -19,6 +19,7 @@ def test_one_address_for_everything() -> None:
     values = env.header_mode(Config("http://127.0.0.1:7070", KEY), {})
     assert values["E2B_API_URL"] == values["E2B_SANDBOX_URL"] == "http://127.0.0.1:7070"
     assert str(values["E2B_API_KEY"]).startswith("e2b_")
+    assert values["E2B_ACCESS_TOKEN"] == values["E2B_API_KEY"]
     assert values["E2B_DOMAIN"] is None
 
 
