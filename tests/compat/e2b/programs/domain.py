@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import ssl
@@ -10,8 +11,8 @@ from typing import Any
 
 import runner
 from e2b import CommandExitException, NotFoundException
-from e2b_code_interpreter import Sandbox
-from runner import raised, wait_until
+from e2b_code_interpreter import AsyncSandbox, Sandbox
+from runner import araised, raised, wait_until
 
 
 @functools.cache
@@ -54,6 +55,25 @@ def case_code() -> None:
     assert box().run_code("x = 41; x + 1").text == "42"
     context = box().create_code_context(cwd="/tmp")
     assert box().run_code("import os; os.getcwd()", context=context).text == "/tmp"
+
+
+async def case_the_asynchronous_client() -> None:
+    sandbox = await AsyncSandbox.create(timeout=60, metadata={"age": "none"})
+    assert (await sandbox.commands.run("echo hi")).stdout == "hi\n"
+    assert (await araised(CommandExitException, sandbox.commands.run("exit 3"))).exit_code == 3
+    await sandbox.files.write("a.txt", "1")
+    assert await sandbox.files.read("a.txt") == "1"
+    await araised(NotFoundException, sandbox.files.read("nothing"))
+    seen: asyncio.Queue[Any] = asyncio.Queue()
+    handle = await sandbox.files.watch_dir("/home/user", on_event=seen.put_nowait)
+    await sandbox.files.write("w.txt", "1")
+    assert (await asyncio.wait_for(seen.get(), 10)).name == "w.txt"
+    await handle.stop()
+    assert (await sandbox.run_code("x = 41; x + 1")).text == "42"
+    context = await sandbox.create_code_context(cwd="/tmp")
+    assert (await sandbox.run_code("import os; os.getcwd()", context=context)).text == "/tmp"
+    assert await sandbox.kill()
+    assert not await sandbox.is_running()
 
 
 def case_a_port_has_an_address() -> None:
