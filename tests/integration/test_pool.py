@@ -177,3 +177,33 @@ def test_a_kill_of_the_server_loses_the_pool_and_nothing_else(make_server: Calla
     assert server.connect(kept.id).commands.run("echo alive").stdout == "alive\n"
     wait_until(lambda: not before & server.boxes(), 10, "those who waited are gone")
     fill(server)
+
+
+def test_a_template_says_which_interpreters_are_warm(make_data_dir: Callable[[], Path]) -> None:
+    """Bash and R, which start on first use elsewhere; and not Python, which it does not name."""
+    data = make_data_dir()
+    manifest = data / "pool/templates/code.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "warm": ["bash", "r"]}))
+    server = Server(data, {"ATOLL_WARM_SIZE": "1"})
+    server.start()
+    try:
+        wait_until(lambda: server.status()["warm"]["code"]["live"] >= 1, 60, "one of `code` is ready")
+        with server.create("code") as sandbox:
+            assert sandbox.way == "pool"
+            assert {context.language for context in sandbox.code.contexts()} == {"bash", "r"}
+            assert sandbox.code.run("cat(6 * 7)", language="r").stdout == "42"
+    finally:
+        server.close()
+
+
+def test_python_and_javascript_are_warm_at_create(pooled: Server) -> None:
+    """Nobody has asked for either. JavaScript is started anew in each copy, a moment after it came to life."""
+    fill(pooled)
+    with pooled.create("code") as sandbox:
+        assert sandbox.way == "pool"
+
+        def idle() -> set[str]:
+            return {context.language for context in sandbox.code.contexts() if context.state == "idle"}
+
+        assert "python" in idle()
+        wait_until(lambda: idle() == {"python", "javascript"}, 30, "JavaScript runs, too")

@@ -16,3 +16,6 @@ class Template:
     user: str = "user"
     workdir: str = "/home/user"
     env: Mapping[str, str] = field(default_factory=dict)
+    warm: tuple[str, ...] = ()
+    """The languages whose interpreters run already in what waits for an owner; without any the usual ones, where there
+    is IPython: Python and JavaScript."""

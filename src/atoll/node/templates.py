@@ -27,5 +27,10 @@ def find(pool: Pool, name: str) -> Path:
 def _read(path: Path) -> Template:
     raw = json.loads(path.read_text())
     return Template(
-        name=raw["name"], key=raw["key"], user=raw["user"], workdir=raw["workdir"], env=dict(raw.get("env", {}))
+        name=raw["name"],
+        key=raw["key"],
+        user=raw["user"],
+        workdir=raw["workdir"],
+        env=dict(raw.get("env", {})),
+        warm=tuple(raw.get("warm", ())),
     )

@@ -102,7 +102,7 @@ class WarmPool:
             self._changed.clear()
             for template in templates.known(self._host.pool):
                 shelf = self._shelves.setdefault(template.name, Shelf(template))
-                if shelf.template.key != template.key:
+                if shelf.template != template:
                     await self._empty(shelf)
                     shelf.template, shelf.image = template, None
             try:

@@ -37,6 +37,7 @@ def image_id(host: Host, template: Template) -> str:
         str(host.runtime_dir),
         host.runtime_version,
         cpu_features(),
+        *template.warm,
     )
     return f"{PREFIX}{template.name}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:16]}"
 
@@ -67,7 +68,7 @@ async def _make(host: Host, spares: Spares, template: Template, wanted: str) -> 
     entry = host.entry("", template.name, Resources(), slot=slot, hostname="sandbox")
     instance = await Instance.create(host, entry, templates.find(host.pool, template.name), Steps(), env={})
     try:
-        await _warm_up(instance)
+        await _warm_up(instance, template)
         image = await instance.capture(wanted)
     finally:
         with anyio.CancelScope(shield=True):
@@ -76,12 +77,13 @@ async def _make(host: Host, spares: Spares, template: Template, wanted: str) -> 
     return image
 
 
-async def _warm_up(instance: Instance) -> None:
+async def _warm_up(instance: Instance, template: Template) -> None:
     """Start what every sandbox of this template will want: a worker for its user, and its interpreters."""
     await run_once(instance)
     operations = (await instance.guest.call("info")).get("operations", [])
     if "contexts.warm" in operations:
-        await instance.guest.call("contexts.warm", timeout_s=limits.WARM_UP_S_MAX)
+        wanted = {"languages": list(template.warm)} if template.warm else {}
+        await instance.guest.call("contexts.warm", wanted, timeout_s=limits.WARM_UP_S_MAX)
 
 
 async def run_once(instance: Instance) -> None:

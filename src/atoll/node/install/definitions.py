@@ -47,6 +47,7 @@ class Definition:
     user: str = "user"
     workdir: str = "/home/user"
     env: dict[str, str] = field(default_factory=lambda: {"LANG": "C.UTF-8", "PATH": PATH})
+    warm: tuple[str, ...] = ()  # languages whose interpreters run before anybody asks; none: the usual ones
 
 
 TEMPLATES = {

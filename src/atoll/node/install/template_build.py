@@ -167,6 +167,7 @@ def _manifest_write(definition: Definition, layout: Layout, pool: Pool) -> None:
         "user": definition.user,
         "workdir": definition.workdir,
         "env": definition.env,
+        "warm": definition.warm,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     path = _manifest_path(pool, definition.name)
