@@ -202,7 +202,7 @@ CONTEXT_RESEED_S_MAX = 5.0  # for an idle interpreter to draw new random numbers
 
 # --- the runtime's own needs ----------------------------------------------------------------------------------------
 RUNTIME_MEMORY_BYTES = 96 * MIB  # sentry, gofer and guest (seen: 40 to 60 MiB); on top of what the sandbox may use
-MEMORY_BURST_BYTES = 192 * MIB  # over the limit, for the moment that the guard inside needs to end a hog
+MEMORY_BURST_BYTES = 384 * MIB  # over the limit, for the moment that the guard inside needs to end a hog
 RUNTIME_TASKS = 256  # threads of sentry and gofer, on top of what the sandbox may start
 SAMPLE_EVERY_S = 5.0  # between two looks at what a sandbox uses
 SAMPLES_MAX = 720  # an hour of them
