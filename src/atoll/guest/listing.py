@@ -101,8 +101,11 @@ def _mime(name: str) -> str:
     return mimetypes.MimeTypes().guess_type(name)[0] or "application/octet-stream"
 
 
-def walk(root: str, depth_max: int) -> Iterator[tuple[str, os.stat_result, int]]:
-    """Everything below a folder: folders before what they hold, names in order, links not followed."""
+def walk(root: str, depth_max: int, *, hidden: bool = True) -> Iterator[tuple[str, os.stat_result, int]]:
+    """Everything below a folder: folders before what they hold, names in order, links not followed.
+
+    Without `hidden`, nothing whose name begins with a dot, nor what is below it.
+    """
     waiting: list[tuple[str, int]] = [(root, 1)]
     while waiting:
         folder, depth = waiting.pop()
@@ -114,6 +117,8 @@ def walk(root: str, depth_max: int) -> Iterator[tuple[str, os.stat_result, int]]
             continue  # gone, or not readable for this user: the rest is still worth listing
         below = []
         for name, status in found:
+            if not hidden and name.startswith("."):
+                continue
             path = os.path.join(folder, name)
             yield path, status, depth
             if depth < depth_max and modes.S_ISDIR(status.st_mode):
@@ -179,7 +184,8 @@ def list_folder(user: User, params: Params, channel: Channel) -> None:
     describer = _describer(params)
     entries_max = integer(params, "entries_max", limits.LIST_ENTRIES_MAX, low=1, high=limits.LIST_ENTRIES_MAX)
     batches = Batches(channel, entries_max)
-    for name, found, _ in walk(root, integer(params, "depth", 1, low=1, high=limits.TREE_DEPTH_MAX)):
+    depth_max = integer(params, "depth", 1, low=1, high=limits.TREE_DEPTH_MAX)
+    for name, found, _ in walk(root, depth_max, hidden=flag(params, "hidden", True)):
         if not batches.add(describer.entry(name, found)):
             break
     batches.end()

@@ -124,9 +124,10 @@ async def _write(sandbox: Guest, path: str, content: bytes) -> None:
 
 async def _take_files(sandbox: Guest, given: Mapping[str, bytes], view: EvaluationView) -> None:
     """What is in the working directory and was not put there; hidden files are the interpreters' own business."""
-    async with sandbox.stream("file.list", {"path": "~", "depth": _DEPTH, "entries_max": 10_000}) as stream:
+    params = {"path": "~", "depth": _DEPTH, "entries_max": 10_000, "hidden": False}
+    async with sandbox.stream("file.list", params) as stream:
         found = [guestwords.file(entry) async for entry in guestwords.entries(stream, 10_001)]
-    if all(posixpath.basename(entry.path).startswith(".") for entry in found):
+    if not found:
         return  # most code makes no file, and need not wait for another question
     home = guestwords.file(await sandbox.call("file.stat", {"path": "~"})).path
     left_bytes = limits.EVALUATION_FILES_BYTES_MAX
