@@ -21,12 +21,11 @@ from atoll.node.disks.pool import Pool
 from atoll.node.findings import Finding, Report, fail, ok, warn
 from atoll.node.install import gvisor, swap
 from atoll.node.install.layout import Layout
-from atoll.node.network import nftables
 
 _KERNEL_MIN = (5, 14)  # memory.oom counters, pidfd and cgroup files that we rely on
 _KERNEL_SIMPLE_QUOTAS = (6, 7)
 _KSM = Path("/sys/kernel/mm/ksm")
-_PROGRAMS = ("mkfs.btrfs", "mount", "umount", "losetup")
+_PROGRAMS = ("nft", "mkfs.btrfs", "mount", "umount", "losetup")
 
 Look = Callable[[Layout], Iterator[Finding]]
 
@@ -88,11 +87,10 @@ def _control_groups(_: Layout) -> Iterator[Finding]:
 
 def _programs(_: Layout) -> Iterator[Finding]:
     missing = [name for name in _PROGRAMS if shutil.which(name) is None]
-    missing += [nftables.LIBRARY] if nftables.missing() else []
     if missing:
         yield fail("programs", f"missing: {', '.join(missing)}", "`make setup` installs them")
     else:
-        yield ok("programs", ", ".join((*_PROGRAMS, nftables.LIBRARY)))
+        yield ok("programs", ", ".join(_PROGRAMS))
 
 
 def _file_system(_: Layout) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ PROGRAMS = {
     "unshare": "util-linux",
     "setpriv": "util-linux",
     "ip": "iproute2",
-    "nft": "nftables",  # for its library
+    "nft": "nftables",
 }
 
 
