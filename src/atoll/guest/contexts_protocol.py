@@ -128,8 +128,8 @@ class Bash:
 
     def run(self, ident: str, request: Request, base_env: dict[str, str]) -> bytes:  # noqa: ARG002
         self._count += 1
-        names = [name for name in request.env if name.isidentifier()]
-        lines = [f"export {name}={shlex.quote(value)}" for name, value in base_env.items() if name.isidentifier()]
+        names = [name for name in request.env if _is_settable(name)]
+        lines = [f"export {name}={shlex.quote(value)}" for name, value in base_env.items() if _is_settable(name)]
         for name in names:
             lines.append(f"__atoll_had_{name}=${{{name}+x}} __atoll_old_{name}=${{{name}-}}")
             lines.append(f"export {name}={shlex.quote(request.env[name])}")
@@ -169,6 +169,11 @@ class Bash:
         if words in (["ready"], ["reseeded"]):
             return [Heard(words[0])]
         raise Broken("a record of no known kind")
+
+
+def _is_settable(name: str) -> bool:
+    """A prompt would be written between the commands, as if they had said it."""
+    return name.isidentifier() and name not in ("PS1", "PS2", "PROMPT_COMMAND")
 
 
 def _here(text: str) -> str:

@@ -165,7 +165,7 @@ class Runner:
         if message.kind == "reseeded":
             self.reseeded.set()
             return
-        if message.kind == "done":
+        if message.kind in ("ready", "done"):  # words of its start are not the first run's
             self._settle(limits.EXECUTION_SETTLE_S_MAX)
         self._take_output()
         self._listener.heard(self, message)
@@ -173,7 +173,7 @@ class Runner:
     def _settle(self, within_s: float) -> None:
         """What its children wrote before it said something is in the pipes at the latest now: let it come first."""
         deadline_s = 0.0
-        while any(stream.waiting_bytes() for stream in self.process.streams.values() if not stream.ended):
+        while not all(stream.all_taken() for stream in self.process.streams.values()):
             now_s = time.monotonic()
             deadline_s = deadline_s or now_s + within_s
             if now_s > deadline_s:

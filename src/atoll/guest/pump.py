@@ -36,6 +36,7 @@ class Stream:
         self.ended = False
         self.paused = False
         self.resting = False
+        self._taking = False  # bytes may be between the pipe and the ring
         self.read_at_s = 0.0
         self.small_reads = 0  # in a row, each soon after the one before
         self.settle_offset: int | None = None  # set when the program ended: what it wrote itself ends here
@@ -50,6 +51,21 @@ class Stream:
             return int(struct.unpack("i", fcntl.ioctl(self.fd, termios.FIONREAD, b"\0\0\0\0"))[0])
         except OSError:
             return 0
+
+    def all_taken(self) -> bool:
+        """All that was written so far is in the ring. Asked in this order, bytes on their way are always seen."""
+        return self.ended or not (self.waiting_bytes() or self._taking)
+
+    def take(self, room: int) -> bytes:
+        """One read into the ring, in the pump's thread; nothing means the end."""
+        self._taking = True
+        try:
+            data = os.read(self.fd, room)
+            if data:
+                self.ring.append(data)
+            return data
+        finally:
+            self._taking = False
 
 
 class Pump(threading.Thread):
@@ -172,16 +188,14 @@ class Pump(threading.Thread):
     def _take(self, stream: Stream, room: int) -> int:
         """One read into the ring: how many bytes; 0 if there are none now, -1 if there will be none any more."""
         try:
-            data = os.read(stream.fd, min(room, limits.PUMP_READ_BYTES))
+            data = stream.take(min(room, limits.PUMP_READ_BYTES))
         except BlockingIOError:
             return 0
         except OSError as error:
             if error.errno not in (errno.EIO, errno.EBADF):
                 raise
             data = b""  # EIO: the last holder of a terminal is gone
-        if data:
-            stream.ring.append(data)
-        else:
+        if not data:
             self.end(stream)
         stream.on_change()
         return len(data) or -1

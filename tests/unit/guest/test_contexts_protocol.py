@@ -37,6 +37,11 @@ def test_words_are_checked() -> None:
     assert checked("error", {"name": 1, "more": 2}) == {"name": "1", "value": "", "traceback": ""}
 
 
+def test_a_prompt_of_the_environment_is_not_set() -> None:
+    prompts = {"PS1": "boo", "PROMPT_COMMAND": "boo"}
+    assert b"boo" not in Bash().run("i", Request("echo 1", env=prompts), {"PS2": "boo"})
+
+
 @pytest.mark.parametrize("code", ["echo \"a b\" 'c'", "echo 'it'\\''s'\necho $((1+1))", "printf '%s' \"$X\""])
 def test_a_shell_runs_what_was_sent(code: str) -> None:
     """A real shell, fed as a context is."""
