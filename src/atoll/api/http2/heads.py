@@ -92,7 +92,7 @@ def _host(pseudo: dict[bytes, bytes], headers: Head) -> bytes:
 
 def _with_one_cookie(headers: Head) -> Head:
     """Without Host; cookies, which HTTP/2 may send one by one, as one line, as every other reader expects them."""
-    cookies = [value for name, value in headers if name == b"cookie"]
+    cookies = [value for name, value in headers if name == b"cookie" and value]
     kept = [(name, value) for name, value in headers if name not in (b"cookie", b"host")]
     return [*kept, (b"cookie", b"; ".join(cookies))] if cookies else kept
 

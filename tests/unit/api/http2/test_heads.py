@@ -32,6 +32,7 @@ def test_the_application_sees_what_it_knows() -> None:
 def test_cookies_are_one_line_again() -> None:
     found = head((b"cookie", b"a=1"), (b"x-a", b"1"), (b"cookie", b"b=2"))
     assert [value for name, value in found if name == b"cookie"] == [b"a=1; b=2"]
+    assert b"cookie" not in dict(head((b"cookie", b""), (b"cookie", b"")))
 
 
 def test_a_body_without_a_length_is_chunked() -> None:
