@@ -11,6 +11,8 @@ import pytest
 from atoll.node.install.layout import Layout
 from atoll.testing import scratch
 from atoll.testing.server import Server
+from tests import upstream
+from tests.upstream import Upstream
 
 
 @pytest.fixture(scope="session")
@@ -64,3 +66,10 @@ def server(make_data_dir: Callable[[], Path]) -> Iterator[Server]:
     server.start()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
+    """Servers that sandboxes may be allowed to reach, and the DNS that knows them."""
+    with upstream.upstream(tmp_path_factory.mktemp("upstream")) as running:
+        yield running

@@ -276,10 +276,10 @@ def upstream(folder: Path) -> Iterator[Upstream]:
 def _tls(folder: Path, ca_file: Path, names: list[str]) -> ssl.SSLContext:
     ca_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "upstream test CA")])
-    ca = _certificate(issuer, issuer, ca_key, ca_key, x509.BasicConstraints(True, None))
+    ca = certificate(issuer, issuer, ca_key, ca_key, x509.BasicConstraints(True, None))
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
     alternative = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
-    leaf = _certificate(subject, issuer, leaf_key, ca_key, alternative)
+    leaf = certificate(subject, issuer, leaf_key, ca_key, alternative)
     ca_file.write_bytes(ca.public_bytes(serialization.Encoding.PEM))
     chain = folder / "upstream-leaf.pem"
     chain.write_bytes(
@@ -293,7 +293,7 @@ def _tls(folder: Path, ca_file: Path, names: list[str]) -> ssl.SSLContext:
     return context
 
 
-def _certificate(
+def certificate(
     subject: x509.Name,
     issuer: x509.Name,
     key: ec.EllipticCurvePrivateKey,

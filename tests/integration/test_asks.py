@@ -13,17 +13,10 @@ import pytest
 
 from atoll.control.webhooks import signature
 from atoll.testing.server import Server
-from tests import upstream
 from tests.upstream import HTTP_PORT, Upstream
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
-    with upstream.upstream(tmp_path_factory.mktemp("upstream")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

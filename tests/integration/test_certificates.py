@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import ipaddress
 import json
 import os
@@ -15,13 +14,14 @@ from urllib.parse import urlsplit
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from atoll.cli.ca import CHOICE, STORE
 from atoll.testing.server import Server
 from tests.ingress_stage import inside
+from tests.upstream import certificate
 
 pytestmark = pytest.mark.real
 
@@ -146,11 +146,11 @@ def brought(folder: Path) -> tuple[Path, Path, Path]:
     """A CA, and a certificate by it for the domain, as an operator gets them: the CA's, the chain and the key."""
     ca_key, leaf_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "an operator's CA")])
-    ca = signed(issuer, issuer, ca_key, ca_key, x509.BasicConstraints(True, None))
+    ca = certificate(issuer, issuer, ca_key, ca_key, x509.BasicConstraints(True, None))
     names: list[x509.GeneralName] = [x509.DNSName(DOMAIN), x509.DNSName(f"*.{DOMAIN}")]
     names.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, DOMAIN)])
-    leaf = signed(subject, issuer, leaf_key, ca_key, x509.SubjectAlternativeName(names))
+    leaf = certificate(subject, issuer, leaf_key, ca_key, x509.SubjectAlternativeName(names))
     for name, made in (("ca.pem", ca), ("chain.pem", leaf)):
         (folder / name).write_bytes(made.public_bytes(serialization.Encoding.PEM))
     pem = leaf_key.private_bytes(
@@ -158,17 +158,3 @@ def brought(folder: Path) -> tuple[Path, Path, Path]:
     )
     (folder / "key.pem").write_bytes(pem)
     return folder / "ca.pem", folder / "chain.pem", folder / "key.pem"
-
-
-def signed(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    signer: ec.EllipticCurvePrivateKey,
-    extension: x509.ExtensionType,
-) -> x509.Certificate:
-    now = datetime.datetime.now(datetime.UTC)
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
-    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
-    builder = builder.not_valid_after(now + datetime.timedelta(days=2)).add_extension(extension, critical=False)
-    return builder.sign(signer, hashes.SHA256())

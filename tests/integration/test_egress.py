@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from atoll.model.policy import HttpRule, Mode
-from tests import upstream
 from tests.egress_stage import Stage, stage
 from tests.upstream import BANNER_PORT, HTTP_PORT, OTHER, TLS_PORT, WEB, Upstream
 from tests.waiting import wait_until
@@ -20,12 +19,6 @@ pytestmark = pytest.mark.real
 
 GOOD = f"http://good.test:{HTTP_PORT}/x"
 SECURE = f"https://good.test:{TLS_PORT}/x"
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
-    with upstream.upstream(tmp_path_factory.mktemp("upstream")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from atoll import Sandbox
 from atoll.guest import javastore
 from atoll.node.egress.ca import Authority
 from atoll.testing.server import Server
-from tests import upstream
 from tests.upstream import OTHER, TLS_PORT, Upstream, Web
 
 pytestmark = pytest.mark.real
@@ -30,12 +29,6 @@ USE = f'curl -sS -H "X-Key: $TOKEN" https://good.test:{TLS_PORT}/x'
 BELIEVE = f"curl -sS https://other.test:{PLAYED_PORT}/believed"
 # Node reads the certificate's own file, the others the system's bundle.
 BELIEVE_NODE = f"node -e \"fetch('https://other.test:{PLAYED_PORT}/believed').then(r => r.text()).then(console.log)\""
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
-    with upstream.upstream(tmp_path_factory.mktemp("upstream")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

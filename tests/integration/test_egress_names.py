@@ -11,7 +11,6 @@ import pytest
 
 from atoll.model.policy import HttpRule
 from atoll.model.secret import Grant, Hidden, Secret
-from tests import upstream
 from tests.egress_stage import BOX, Stage, stage
 from tests.upstream import H2_PORT, HTTP_PORT, TLS_PORT, WEB, Upstream
 
@@ -19,12 +18,6 @@ pytestmark = pytest.mark.real
 
 SECURE = f"https://good.test:{TLS_PORT}/x"
 TWIN = ("-H", f"Host: twin.test:{TLS_PORT}")
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
-    with upstream.upstream(tmp_path_factory.mktemp("upstream")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -87,6 +87,8 @@ def test_what_a_kill_in_the_middle_left_is_removed(pair: Pair) -> None:
     (NETNS_FOLDER / pair.inner).touch()
     namespaces.create(pair.outer)
     anyio.run(netns.pair_remove, pair)
+    assert not Path(pair.inner_path).exists()
+    assert not Path(pair.outer_path).exists()
     anyio.run(netns.pair_remove, pair)  # and again, when there is nothing
 
 

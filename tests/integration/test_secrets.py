@@ -31,12 +31,6 @@ PLACEHOLDER = "atoll-secret-" + "0123456789abcdef" * 2
 SECURE = f"https://good.test:{TLS_PORT}/x"
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
-    with upstream.upstream(tmp_path_factory.mktemp("upstream")) as running:
-        yield running
-
-
 @pytest.fixture
 def gate(servers: Upstream, tmp_path: Path) -> Iterator[Stage]:
     with stage(tmp_path, servers, secrets.token_hex(2)) as opened:

@@ -11,7 +11,6 @@ import pytest
 from atoll import Sandbox
 from atoll.model.errors import LimitExceeded, Unauthenticated
 from atoll.testing.server import Server
-from tests import upstream
 from tests.upstream import HTTP_PORT, TLS_PORT, Upstream
 from tests.waiting import wait_until
 
@@ -35,12 +34,6 @@ except OSError as error:
     said = type(error).__name__
 open("said", "w").write(said)
 """
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
-    with upstream.upstream(tmp_path_factory.mktemp("upstream")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ import pytest
 
 from atoll import Sandbox
 from atoll.testing.server import Server
-from tests import upstream
 from tests.ingress_stage import inside
 from tests.upstream import WEB, Upstream
 from tests.waiting import wait_until
@@ -52,12 +51,6 @@ print(json.dumps({{
     "name": b"{MARK}" in read("/etc/hostname") + read("/etc/hosts") + read("/proc/sys/kernel/hostname"),
 }}))
 """
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
-    with upstream.upstream(tmp_path_factory.mktemp("upstream")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

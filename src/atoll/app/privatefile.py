@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
 from atoll.model.errors import Internal
-
-_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602  # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS
-_NO_COPY_ON_WRITE = 0x00800000
+from atoll.node.disks import btrfs
 
 
 def read_or_make(path: Path, make: Callable[[], bytes]) -> bytes:
@@ -46,9 +42,6 @@ def make_in_place(path: Path) -> None:
     try:
         if os.fstat(fd).st_size == 0:  # it cannot be changed for what is there already
             with contextlib.suppress(OSError):
-                flags = bytearray(8)
-                fcntl.ioctl(fd, _GET_FLAGS, flags)
-                (old,) = struct.unpack("=q", flags)
-                fcntl.ioctl(fd, _SET_FLAGS, struct.pack("=q", old | _NO_COPY_ON_WRITE))
+                btrfs.change_in_place(fd)
     finally:
         os.close(fd)

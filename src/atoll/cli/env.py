@@ -61,8 +61,7 @@ Values = dict[str, str | None]
 def header_mode(config: Config, mapped: Mapping[str, str]) -> Values:
     """One address for all; None unsets a variable that would lead elsewhere."""
     return {
-        "E2B_API_KEY": _key(config),
-        "E2B_ACCESS_TOKEN": _key(config),  # some commands of E2B's older command line want this one
+        **_keys(config),
         "E2B_API_URL": config.url + _map_path(mapped),
         "E2B_SANDBOX_URL": config.url,
         "E2B_VOLUME_API_URL": config.url,
@@ -82,8 +81,7 @@ def domain_mode(config: Config, domain: str, mapped: Mapping[str, str]) -> Value
     port = urlsplit(config.url).port
     place = domain if port in (None, 443) else f"{domain}:{port}"
     return {
-        "E2B_API_KEY": _key(config),
-        "E2B_ACCESS_TOKEN": _key(config),  # some commands of E2B's older command line want this one
+        **_keys(config),
         "E2B_DOMAIN": place,
         "E2B_API_URL": f"https://api.{place}{_map_path(mapped)}" if mapped else None,
         "E2B_SANDBOX_URL": None,
@@ -92,8 +90,10 @@ def domain_mode(config: Config, domain: str, mapped: Mapping[str, str]) -> Value
     }
 
 
-def _key(config: Config) -> str:
-    return e2bkey.spelled(config.api_key) if token.is_key(config.api_key) else config.api_key
+def _keys(config: Config) -> Values:
+    """Our one key under both of their names: some commands of E2B's older command line want the second."""
+    key = e2bkey.spelled(config.api_key) if token.is_key(config.api_key) else config.api_key
+    return {"E2B_API_KEY": key, "E2B_ACCESS_TOKEN": key}
 
 
 def _map_path(mapped: Mapping[str, str]) -> str:

@@ -43,10 +43,9 @@ def _adopt_orphans() -> None:
 def main() -> None:
     settings = parse_arguments(sys.argv[1:])
     _adopt_orphans()
-    if os.getpid() == 1:
-        incoming.prepare()
     agent = Agent(settings, Zygote())
-    if os.getpid() == 1:  # elsewhere it would be the machine's own that is covered
+    if os.getpid() == 1:  # elsewhere it would be the machine's own that is changed
+        incoming.prepare()
         agent.boot_id.lay_over()
     agent.start()
     sys.stdout.write(f"guest: listening on port {agent.port}\n")

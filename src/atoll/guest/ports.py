@@ -76,11 +76,14 @@ def sockets(tables: list[bytes], own_port: int) -> list[Listening]:
 
 def places(found: list[Listening]) -> dict[tuple[str, int], Listening]:
     """Each address and port once."""
-    return {(entry.address, entry.port): entry for entry in reversed(found)}
+    first: dict[tuple[str, int], Listening] = {}
+    for entry in found:
+        first.setdefault((entry.address, entry.port), entry)
+    return first
 
 
 def listening(own_port: int) -> list[Listening]:
-    return list(reversed(places(sockets(read_tables(), own_port)).values()))
+    return list(places(sockets(read_tables(), own_port)).values())
 
 
 def owners(inodes: set[int]) -> dict[int, tuple[int, str]]:
@@ -136,7 +139,7 @@ def watch(agent: Agent, _params: Params, channel: Channel) -> None:
     """First what listens now, then an event for each port that opens or closes, until the client leaves."""
     tables = read_tables()
     before = sockets(tables, agent.port)
-    channel.send_event("ports", {"ports": describe(list(reversed(places(before).values())))[:4096]})
+    channel.send_event("ports", {"ports": describe(list(places(before).values()))[:4096]})
     looked_s, costs_s = time.monotonic(), (0.0, 0.0)
     while True:
         next_s = looked_s + rest_s(min(costs_s))  # of two: one look that others held up says nothing
@@ -168,7 +171,7 @@ def changes(before: list[Listening], now: list[Listening]) -> tuple[list[Listeni
     stayed = {(entry.address, entry.port) for entry in set(before) & set(now)}
     opened = [entry for place, entry in places(now).items() if place not in stayed]
     closed = [entry for place, entry in places(before).items() if place not in stayed]
-    return opened[::-1], closed[::-1]
+    return opened, closed
 
 
 def rest_s(cost_s: float) -> float:

@@ -75,7 +75,7 @@ GUEST_ITEMS_MAX = 200_000  # what a guest may list before it is taken for endles
 GUEST_COLLECT_BYTES_MAX = 64 * MIB  # what one list may weigh in the node's memory
 
 # --- host -----------------------------------------------------------------------------------------------------------
-HELPER_S_MAX = 60.0  # a helper program (runsc, ip, nft) that takes longer is stuck
+HELPER_S_MAX = 60.0  # a helper program (runsc, nft) that takes longer is stuck
 BOOT_S_MAX = 30.0  # from `runsc start` to the guest's first answer
 MEMORY_RESERVE_BYTES = 512 * MIB  # what the host keeps for itself when a sandbox is admitted
 SANDBOXES_PER_NODE_MAX = 1000
@@ -283,7 +283,7 @@ ADMISSION_FREE_BYTES = 256 * MIB  # what must be free for a new sandbox to get t
 PING_EVERY_S = 5.0  # how often a guest is asked whether it is there
 PING_S_MAX = 10.0  # a sandbox that burns all its CPU still answers within this
 PINGS_MISSED_MAX = 3  # then its inside is taken for dead
-NETWORKS_SPARE = 4  # namespace pairs made in advance: a burst of creates does not wait for `ip`
+NETWORKS_SPARE = 4  # namespace pairs made in advance: a burst of creates does not wait for the kernel
 
 # --- network --------------------------------------------------------------------------------------------------------
 POLICY_RULES_MAX = 1000  # of one policy; each decision looks at them in order
@@ -336,7 +336,7 @@ WARM_REST_S = 0.5  # after a claim nothing is made in advance for so long: the m
 WARM_REST_EMPTY_S = 0.1  # the same where none is left: the next one would have to wait
 WARM_LOOK_S = 0.5  # how often supply and pressure are looked at when nothing happens
 CLAIM_S_MAX = 2.0  # a sandbox of the pool that has not taken on its identity by then is not waited for
-TIDY_AFTER_S = 0.05  # after a kill: helper programs that take it down do not run in the way of its answer
+TIDY_AFTER_S = 0.05  # after a kill: what takes it down does not run in the way of its answer
 CREATES_AT_ONCE = 16  # side by side; a claim takes milliseconds, and more starts at once only slow each other down
 CREATES_WAITING_MAX = 1024  # in line behind them; who comes later is told so at once
 

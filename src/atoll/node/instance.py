@@ -276,10 +276,8 @@ class Instance:
                     await take.write()
                 await asyncio.to_thread(self._host.images.disk_take, image_id, disk)
                 if asleep:
-                    hashes = await take.hashes() if take else {}
-                    return await self._describe(image_id, hashes, sandbox_id=self.entry.sandbox_id)
-            hashes = await take.hashes() if take else {}
-            return await self._describe(image_id, hashes, passing=passing)
+                    return await self._describe(image_id, take, sandbox_id=self.entry.sandbox_id)
+            return await self._describe(image_id, take, passing=passing)
 
     async def _release(self, image_id: str) -> None:
         """After a capture that came to nothing: first there is room again, then it goes on, which needs some."""
@@ -289,9 +287,10 @@ class Instance:
                 await self._go_on()
 
     async def _describe(
-        self, image_id: str, hashes: Mapping[str, str], *, sandbox_id: str = "", passing: bool = False
+        self, image_id: str, take: MemoryTake | None, *, sandbox_id: str = "", passing: bool = False
     ) -> Image:
-        """The manifest of an image whose parts are all there; with it the image exists. `hashes` are known already."""
+        """The manifest of an image, when all its parts are there; with it the image exists."""
+        hashes = await take.hashes() if take else {}
         images, entry = self._host.images, self.entry
         folder = images.memory_path(image_id)
         image = Image(

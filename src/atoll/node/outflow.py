@@ -17,7 +17,6 @@ import hashlib
 import itertools
 import mmap
 import os
-import struct
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -25,10 +24,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from atoll.model import limits
+from atoll.node.disks import btrfs
 
 _PAGE = 4096
-_FS_IOC_SETFLAGS = 0x40086602
-_FS_NOCOW = 0x00800000
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -104,7 +102,7 @@ def _out_opened(path: Path) -> Iterator[int]:
         # On btrfs a file that is not copied on write takes bytes as they are, at three times the speed. Its checksums
         # go with that; the manifest has a better one.
         with contextlib.suppress(OSError):
-            fcntl.ioctl(fd, _FS_IOC_SETFLAGS, struct.pack("=q", _FS_NOCOW))
+            btrfs.change_in_place(fd)
         with contextlib.suppress(OSError):
             fcntl.fcntl(fd, fcntl.F_SETFL, os.O_DIRECT)
         yield fd

@@ -1,4 +1,4 @@
-"""Spare networks: namespace pairs made in advance, so that a create does not wait for `ip`.
+"""Spare networks: namespace pairs made in advance, so that a create does not wait for the kernel.
 
 A pair is used by one box and goes with it. It is not used again: connection tracking and neighbour tables of an earlier
 life would be the only thing that two sandboxes ever share.

@@ -24,10 +24,10 @@ from typing import Any
 
 from atoll.wire import framing
 
-# The codes that a guest may report; a node takes no others for real.
 INCOMING_FOLDER = "/.atoll/incoming"
 """Of a sandbox's disk: where the node puts large uploads for the guest to move to their place."""
 
+# The codes that a guest may report; a node takes no others for real.
 ERROR_CODES = frozenset(
     {
         "busy",

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, func, insert, or_, select
 
 from atoll.control.store.moments import from_us, to_us
-from atoll.control.store.prepared import Prepared
+from atoll.control.store.prepared import Prepared, adding
 from atoll.control.store.schema import events, webhook_deliveries, webhooks
 from atoll.model import ids
 from atoll.model.event import Event, matches
@@ -149,11 +149,7 @@ def _from_row(row: Row[Any]) -> Event:
     )
 
 
-_ADD = Prepared(
-    insert(events)
-    .values({column.name: bindparam(column.name) for column in events.columns if column is not events.c.number})
-    .returning(events.c.number)
-)
+_ADD = adding(events, events.c.number)
 _ADD_DELIVERY = insert(webhook_deliveries)
 _HOOKS = Prepared(
     select(webhooks.c.id, webhooks.c.actions).where(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, Table, bindparam, insert
+from sqlalchemy import Column, Connection, Dialect, Table, bindparam, insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -68,7 +68,7 @@ class _Text:
         return given if self._order is None else tuple([given[name] for name in self._order])
 
 
-def adding(table: Table, *but: str) -> Prepared:
-    """A new row with a value for each column, except those that the database fills."""
-    names = [column.name for column in table.columns if column.name not in but]
-    return Prepared(insert(table).values({name: bindparam(name) for name in names}))
+def adding(table: Table, told: Column[Any] | None = None) -> Prepared:
+    """A new row with a value for each column, except one that the database fills and tells, if there is one."""
+    row = insert(table).values({column.name: bindparam(column.name) for column in table.columns if column is not told})
+    return Prepared(row if told is None else row.returning(told))

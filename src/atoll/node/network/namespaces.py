@@ -43,7 +43,7 @@ def remove(name: str) -> None:
 
 @contextlib.contextmanager
 def opened(name: str) -> Iterator[int]:
-    """A descriptor of a namespace, for as long as the block lasts."""
+    """A descriptor of a namespace, by its name or its whole path, for as long as the block lasts."""
     fd = os.open(NETNS_FOLDER / name, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield fd

@@ -10,7 +10,6 @@ import array
 import base64
 import fcntl
 import ipaddress
-import os
 import socket
 import struct
 from typing import Any
@@ -31,20 +30,16 @@ def link_open(netns_path: str) -> socket.socket:
 
     Idempotent, as far as the namespace goes.
     """
-    fd = os.open(netns_path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        with namespaces.inside(fd):
-            link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
-            try:
-                link.bind((plan.INNER_LINK, _ETH_P_ALL))
-                _address_drop()
-                if _segments(link):
-                    link.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, 1)
-            except BaseException:
-                link.close()
-                raise
-    finally:
-        os.close(fd)
+    with namespaces.opened(netns_path) as fd, namespaces.inside(fd):
+        link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+        try:
+            link.bind((plan.INNER_LINK, _ETH_P_ALL))
+            _address_drop()
+            if _segments(link):
+                link.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, 1)
+        except BaseException:
+            link.close()
+            raise
     for option in (_SO_RCVBUFFORCE, _SO_SNDBUFFORCE):
         link.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)
     return link
