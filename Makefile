@@ -5,7 +5,7 @@ LOCK_OPTIONS := --universal --python-version 3.11 --generate-hashes --no-emit-in
 TEMPLATES := src/atoll/node/install/templates
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-compat check fmt bench soak serve lock clean clean-host
+.PHONY: help setup demo test test-compat check fmt bench fuzz soak serve lock clean clean-host
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ fmt: ## format the code
 
 bench: setup ## measure, beside bare runsc in the same minute
 	@$(PY) tools/bench.py
+
+fuzz: setup ## the property tests with thousands of new examples each
+	@$(PY) -m pytest -q --hypothesis-profile=fuzz -o timeout=0 -o faulthandler_timeout=0 tests/unit tests/property
 
 soak: setup ## sandboxes for a long time, looking for leaks; then thousands of histories against the model
 	@$(PY) tools/soak.py

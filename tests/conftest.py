@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from atoll.node.install.layout import Layout
@@ -13,6 +14,11 @@ from atoll.testing import scratch
 from atoll.testing.server import Server
 from tests import upstream
 from tests.upstream import Upstream
+
+# The same examples each time, so that a change is judged by what it changed; `make fuzz` looks for new ones.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("fuzz", max_examples=5_000, deadline=None, print_blob=True)
+hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")
