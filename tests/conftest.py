@@ -17,7 +17,7 @@ from tests.upstream import Upstream
 
 # The same examples each time, so that a change is judged by what it changed; `make fuzz` looks for new ones.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
-hypothesis.settings.register_profile("fuzz", max_examples=5_000, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("fuzz", max_examples=2_000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("repeatable")
 
 

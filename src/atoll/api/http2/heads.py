@@ -20,7 +20,7 @@ _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}")
 _TARGET = re.compile(rb"/[\x21-\x7e]*|\*")
 _AUTHORITY = re.compile(rb"[A-Za-z0-9._~:\[\]-]{1,270}")
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
-_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_NO_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]|\A[ \t]|[ \t]\Z")
 _HOP = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 
 
@@ -63,7 +63,7 @@ def request_head(fields: Iterable[tuple[bytes, bytes]], *, has_body: bool) -> Re
     for name, value in fields:
         if name.startswith(b":"):
             pseudo[name] = value
-        elif _NAME.fullmatch(name) is None or _CONTROL.search(value) or name in _HOP:
+        elif _NAME.fullmatch(name) is None or _NO_VALUE.search(value) or name in _HOP:
             raise BadHead("a header that is none")
         else:
             headers.append((name, value))
