@@ -70,6 +70,7 @@ class Server:
             except (OSError, ValueError, httpx2.TransportError):
                 pass  # not there yet, or half written
             time.sleep(0.02)
+        self.kill()
         raise AssertionError(f"the server does not serve: {self.log()[-3000:]}")
 
     def kill(self) -> None:
