@@ -54,7 +54,15 @@ def test_host_may_stand_beside_authority_if_it_says_the_same() -> None:
 
 @pytest.mark.parametrize(
     "extra",
-    [(b"connection", b"close"), (b"upgrade", b"x"), (b"X-A", b"1"), (b"x a", b"1"), (b"x", b"a\nb"), (b"x", b" "), (b"", b"")],
+    [
+        (b"", b""),
+        (b"connection", b"close"),
+        (b"upgrade", b"x"),
+        (b"X-A", b"1"),
+        (b"x a", b"1"),
+        (b"x", b"a\nb"),
+        (b"x", b" "),
+    ],
 )
 def test_headers_that_are_none(extra: tuple[bytes, bytes]) -> None:
     with pytest.raises(BadHead):
