@@ -39,7 +39,7 @@ from atoll.node.network import netns
 from atoll.node.network.netns import Network
 from atoll.node.network.plan import Pair
 from atoll.node.portdial import PortDial
-from atoll.node.runtime.base import Box
+from atoll.node.runtime.base import Box, Seen
 from atoll.wire import guest
 from atoll.wire.node import GuestStream
 
@@ -131,13 +131,13 @@ class Instance:
             raise
         return cls(host, entry, network, box)
 
-    async def boot(self, steps: Steps, image: Image | None) -> None:
-        """Life: a fresh start, or that of an image. Afterwards the guest answers."""
+    async def boot(self, steps: Steps, image: Image | None, seen: Seen | None = None) -> None:
+        """Life: a fresh start, or that of an image, which may still be looked at. Afterwards the guest answers."""
         if image is None or not image.has_memory:
             await self._box.start()
         else:
             self._copied = True
-            await self._box.restore(self._host.images.memory_path(image.id))
+            await self._box.restore(self._host.images.memory_path(image.id), seen)
             self.guest.token = image.token
         steps.done("boundary_start")
         await self.wait_ready()

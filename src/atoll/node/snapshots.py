@@ -28,6 +28,7 @@ from atoll.model.errors import AtollError, Conflict, NotFound
 from atoll.node.disks import compare
 from atoll.node.disks.pool import meaning
 from atoll.node.host import Host
+from atoll.node.imagelook import looking
 from atoll.node.images import Image, cpu_features, restore_refusal
 from atoll.node.instance import Instance, Steps, demolish
 from atoll.node.journal import Entry
@@ -192,33 +193,12 @@ class Snapshots:
         return replace(entry, volumes=order.volumes)
 
     async def _awaken(self, entry: Entry, disk: Path, image: Image, steps: Steps) -> Instance:
-        """Make the box while the image is being checked; life comes only into a box whose image is whole."""
-        instance: Instance | None = None
-        failures: list[Exception] = []
-
-        async def verify() -> None:
-            try:
-                await asyncio.to_thread(self._host.images.verify, image)
-            except Exception as error:  # told below, when the box is made and can be taken down again
-                failures.append(error)
-
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(verify)
-                try:
-                    instance = await Instance.prepare(self._host, entry, disk, steps)
-                except Exception as error:
-                    failures.insert(0, error)
-            if failures:
-                raise failures[0]
-            assert instance is not None
-            await instance.boot(steps, image)
-        except BaseException:
-            if instance is not None:
-                with anyio.CancelScope(shield=True):
-                    await instance.demolish()
-            raise
-        return instance
+        """Make the box while the image is being looked at; nothing of it lives before all of it was."""
+        async with looking(self._host.images, image) as look:
+            instance = await Instance.prepare(self._host, entry, disk, steps)
+            async with instance.kept_or_demolished():
+                await instance.boot(steps, image, look)
+            return instance
 
     async def _identify(self, instance: Instance, env: Mapping[str, str], steps: Steps) -> None:
         try:

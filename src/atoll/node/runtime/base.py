@@ -67,6 +67,18 @@ class Capabilities:
     problem: str = ""
 
 
+class Seen(Protocol):
+    """A look at the files of a snapshot that is under way: are they what was written? Both waits raise if not."""
+
+    async def but(self, bulk: str) -> None:
+        """Returns when all but this one were looked at: a runtime parses those, and only loads this."""
+        ...
+
+    async def whole(self) -> None:
+        """Returns when all were looked at."""
+        ...
+
+
 class Box(Protocol):
     """One boundary. Methods are called by one task at a time, but `destroy` may come at any moment."""
 
@@ -102,8 +114,11 @@ class Box(Protocol):
         """
         ...
 
-    async def restore(self, source: Path) -> None:
-        """Instead of `start`: the box becomes what `snapshot` saved. Disk and mounts must match the snapshot's."""
+    async def restore(self, source: Path, seen: Seen | None = None) -> None:
+        """Instead of `start`: the box becomes what `snapshot` saved. Disk and mounts must match the snapshot's.
+
+        With `seen` the files are still being looked at: no program of the box runs before all of them were.
+        """
         ...
 
     def console(self) -> str:

@@ -18,13 +18,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from atoll.model import limits
 from atoll.model.errors import AtollError, Internal, Unavailable
 from atoll.node import spawn
 from atoll.node.console import Console
 from atoll.node.processes import ProcessHandle
 from atoll.node.runtime import checkpointfiles, netstack, oci, sentrycall
-from atoll.node.runtime.base import Box, BoxRecord, Bundle, Capabilities
+from atoll.node.runtime.base import Box, BoxRecord, Bundle, Capabilities, Seen
 from atoll.node.runtime.standing import Standing
 from atoll.wire import framing
 
@@ -172,15 +174,40 @@ class RunscBox:
             wish = {"metadata": {"compression": "none"}, "have_pages_file": True, "Resume": True}
             await self._sentry_call("checkpoint", sentrycall.CHECKPOINT, wish, fds)
 
-    async def restore(self, source: Path) -> None:
+    async def restore(self, source: Path, seen: Seen | None = None) -> None:
+        if seen is not None and not (self._runsc.spoken_to and checkpointfiles.withholdable(source)):
+            await seen.whole()
+            seen = None
         if not self._runsc.spoken_to:
             bundle = ("--bundle", str(self._bundle.folder))
             await self._command("restore", *bundle, "--image-path", str(source), "--detach", self.box_id)
             return
         with netstack.link_open(self._bundle.netns) as link:
             await self._sentry_call("restore", sentrycall.NETWORK, netstack.arguments(link), [link.fileno()])
+        if seen is not None:
+            await self._restore_seen(source, seen)
+            return
         with checkpointfiles.existing(source) as fds:
-            await self._sentry_call("restore", sentrycall.RESTORE, {"HavePagesFile": True}, fds)
+            await self._load(fds)
+
+    async def _restore_seen(self, source: Path, seen: Seen) -> None:
+        """While the pages are loaded they are looked at. What is parsed was looked at before, what lives was after."""
+        await seen.but(checkpointfiles.PAGES)
+        with checkpointfiles.withheld(source) as files:
+            loading = asyncio.ensure_future(self._load(files.fds))
+            try:
+                await seen.whole()
+                files.give()
+            except BaseException:
+                files.refuse()
+                with anyio.CancelScope(shield=True), contextlib.suppress(AtollError):
+                    await loading
+                raise
+            with anyio.CancelScope(shield=True):  # as every call to a sentry is
+                await loading
+
+    async def _load(self, fds: Sequence[int]) -> None:
+        await self._sentry_call("restore", sentrycall.RESTORE, {"HavePagesFile": True}, fds)
 
     async def _sentry_call(self, verb: str, method: str, arg: Mapping[str, Any], fds: Sequence[int]) -> None:
         """What the runsc program of this name would do, with its errors."""
