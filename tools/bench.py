@@ -107,7 +107,7 @@ BENCHES: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "code": lambda bench: code(bench.server, bench.rounds),
     "evaluate": lambda bench: evaluate(bench.rounds),
     "first_result": lambda bench: first_result(bench.rounds),
-    "state": lambda bench: state(bench.server, bench.bare, bench.rounds),
+    "state": lambda bench: state(bench.rounds),
     "port": lambda bench: port(bench.server, bench.rounds),
     "egress": lambda bench: egress(bench.rounds),
     "e2b": lambda bench: e2b(bench.rounds),

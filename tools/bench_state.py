@@ -13,12 +13,15 @@ from bench_bare import Bare, Revived
 from bench_disk import disk_sizes
 from bench_row import Row, p50, timed_ms
 from bench_swap import reclaimed
+from bench_warm import pool_server, wait_live, wait_rest
 
 from atoll import Sandbox, Snapshot
 from atoll.node.images import Image, Images
+from atoll.node.install.layout import Layout
 from atoll.node.names import HostNames
 from atoll.testing.server import Server
 
+TEMPLATE = "code"
 FORKS = 10
 FRAME = """
 import numpy, pandas
@@ -40,9 +43,18 @@ while True:
 """
 
 
-def state(server: Server, bare: Bare, rounds: int) -> Iterator[Row]:
-    """All of it on a sandbox of the template `code` whose kernel holds a data frame."""
-    with server.create("code", timeout_s=3600) as sandbox:
+def state(rounds: int) -> Iterator[Row]:
+    """All of it on a sandbox of the template `code` whose kernel holds a data frame, on a server with its usual pool.
+
+    What the pool makes again is waited for before each act: nothing of ours runs beside the bare one, or before it.
+    """
+    with pool_server(1) as server, Bare.open(Layout.from_environment(), server.data) as bare:
+        wait_rest(server, TEMPLATE, 1, 1)
+        yield from _state(server, bare, rounds)
+
+
+def _state(server: Server, bare: Bare, rounds: int) -> Iterator[Row]:
+    with server.create(TEMPLATE, timeout_s=3600) as sandbox:
         assert sandbox.code.run(FRAME).text == SUM
         yield from _standby(server, sandbox, bare, rounds)
         same = _Same(server, sandbox, bare)
@@ -86,10 +98,12 @@ def _standby(server: Server, sandbox: Sandbox, bare: Bare, rounds: int) -> Itera
 def _pause(server: Server, sandbox: Sandbox, same: _Same, rounds: int) -> Iterator[Row]:
     pauses, resumes, checkpoints, restores = [], [], [], []
     for _ in range(rounds):
+        _wait_tidy(server, 1)
         pauses.append(timed_ms(sandbox.pause))
         _wait_tidy(server, 0)
         resumes.append(timed_ms(sandbox.resume))
         assert sandbox.code.run("int(frame['n'].sum())").text == SUM
+        _wait_tidy(server, 1)
         with same.bare.revived(same.image, same.images) as revived:
             restores.append(revived.restore_ms)
             checkpoints.append(revived.checkpoint_ms())
@@ -97,19 +111,25 @@ def _pause(server: Server, sandbox: Sandbox, same: _Same, rounds: int) -> Iterat
     note = f"a memory of {same.image.memory_bytes / 1e6:.0f} MB"
     yield Row("pause", ours, bare, "ms", "1.3 times bare checkpoint", ours <= 1.3 * bare, note)
     ours, bare = p50(resumes), p50(restores)
-    note = "the bare one restores into a shell that was there; ours also makes the box"
+    note = "both restore into a box that was there; ours gives it the sandbox's own disk first, and checks the image"
     yield Row("resume", ours, bare, "ms", "1.2 times bare restore", ours <= 1.2 * bare, note)
 
 
 def _wait_tidy(server: Server, boxes: int) -> None:
-    """Until nothing is on the host but the boxes that live: what was ended is taken down after the answer."""
-    while len(server.boxes()) > boxes:
+    """Until the pool is full, and nothing else is on the host but the boxes that live: what was ended is taken down,
+    and what was taken is made again, after the answer.
+    """
+    for template in ("base", TEMPLATE):
+        wait_live(server, template, 1, 1)
+    waiting = sum(count["live"] + count["shells"] for count in server.status()["warm"].values())
+    while len(server.boxes()) > waiting + boxes:
         time.sleep(0.02)
 
 
 def _fork(server: Server, sandbox: Sandbox, same: _Same) -> Row:
     forks, restores = [], []
     for _ in range(3):
+        _wait_tidy(server, 1)
         forks.append(_forked_ms(sandbox))
         _wait_tidy(server, 1)
         with same.bare.revived(same.image, same.images) as revived:

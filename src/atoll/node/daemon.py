@@ -85,7 +85,7 @@ class Node(NetworkPort, VolumePort, StatePort):
         self._warm = WarmPool(host, self._spares, warm_size)
         self._instances: dict[str, Instance] = {}
         self._making: dict[str, Resources] = {}
-        self._snapshots = Snapshots(host, self._spares, self._instances)
+        self._snapshots = Snapshots(host, self._spares, self._instances, self._warm)
         self._transfers = Transfers(host, self._snapshots, signing)
         self._series = Series(host, self._instances)
         self._deaths: asyncio.Queue[SandboxDied] = asyncio.Queue()
@@ -145,6 +145,7 @@ class Node(NetworkPort, VolumePort, StatePort):
     def _take_in(self, instance: Instance) -> None:
         self._instances[instance.entry.sandbox_id] = instance
         self._tasks.start_soon(self._watch, instance)
+        self._tasks.start_soon(instance.old_disk_remove)
 
     async def _make(self, order: SandboxOrder, steps: Steps) -> tuple[str, Instance]:
         """The fastest way that is open: claim a live one, fill a shell, restore the warm image, or boot.

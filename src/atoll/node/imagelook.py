@@ -16,7 +16,7 @@ class ImageLook:
     def __init__(self, images: Images, image: Image) -> None:
         self._images = images
         self._image = image
-        self._whole = asyncio.ensure_future(asyncio.to_thread(images.verify, image))
+        self._whole = asyncio.get_running_loop().run_in_executor(None, images.verify, image)
 
     async def but(self, bulk: str) -> None:
         await asyncio.to_thread(self._images.verify_but, self._image, bulk)

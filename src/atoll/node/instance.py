@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import shutil
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,38 @@ class Instance:
             network.close()
             raise
         return cls(host, entry, network, box)
+
+    async def move_in(self, entry: Entry, put: Callable[[Path], None], steps: Steps) -> None:
+        """Make an empty box that waited somebody's, with a disk that `put` puts in the place of its own.
+
+        The record first, as for a new box: whoever finds it takes down the disk of that name and the box with it. The
+        disk that goes is under another name until `old_disk_remove`, or the next start.
+        """
+        cgroup, box_id = self._host.names.cgroup(self.entry.box_id), self.entry.box_id
+        own = self.entry
+        cpu_s = self._host.cgroups.cpu_s(cgroup)
+        self.entry = replace(entry, box_id=box_id, slot=own.slot, live=own.live, boot=own.boot, cpu_base_s=cpu_s)
+        self._host.journal.write(self.entry)
+        await asyncio.to_thread(self._disk_change, put)
+        steps.done("disk")
+        await self._box.root_change(self._host.pool.disk_path(box_id))
+        self._host.cgroups.update(cgroup, entry.resources)
+        steps.done("boundary_create")
+
+    def _disk_change(self, put: Callable[[Path], None]) -> None:
+        pool, box_id = self._host.pool, self.entry.box_id
+        pool.disk_set_aside(box_id)
+        with meaning("the disk"):
+            put(pool.disk_path(box_id))
+
+    async def old_disk_remove(self) -> None:
+        """Of one that moved in. What fails is left to the next start, which finds it by name."""
+        with contextlib.suppress(AtollError):
+            await asyncio.to_thread(self._host.pool.disk_aside_delete, self.entry.box_id)
+
+    @property
+    def late_root(self) -> bool:
+        return self._box.late_root
 
     async def boot(self, steps: Steps, image: Image | None, seen: Seen | None = None) -> None:
         """Life: a fresh start, or that of an image, which may still be looked at. Afterwards the guest answers."""
@@ -485,5 +517,6 @@ async def demolish(host: Host, entry: Entry) -> None:
     await asyncio.to_thread(host.cgroups.remove, host.names.cgroup(entry.box_id))
     await netns.pair_remove(Pair.of(host.names, entry.slot))
     await asyncio.to_thread(host.pool.disk_delete, entry.box_id)
+    await asyncio.to_thread(host.pool.disk_aside_delete, entry.box_id)
     await asyncio.to_thread(shutil.rmtree, folder, True)
     host.journal.remove(entry.box_id)

@@ -14,7 +14,7 @@ import secrets
 import stat
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +33,10 @@ from atoll.node.images import Image, cpu_features, restore_refusal
 from atoll.node.instance import Instance, Steps, demolish
 from atoll.node.journal import Entry
 from atoll.node.spares import Spares
+from atoll.node.warm import WarmPool
 from atoll.wire.node import DiskChange, ImageTaken, SandboxOrder
+
+Put = Callable[[Path], None]  # a disk to where it is used
 
 log = structlog.get_logger("atoll.node")
 
@@ -41,10 +44,11 @@ log = structlog.get_logger("atoll.node")
 class Snapshots:
     """The images of a node's sandboxes. `instances` is the node's own record of those that live."""
 
-    def __init__(self, host: Host, spares: Spares, instances: MutableMapping[str, Instance]) -> None:
+    def __init__(self, host: Host, spares: Spares, instances: MutableMapping[str, Instance], warm: WarmPool) -> None:
         self._host = host
         self._spares = spares
         self._instances = instances
+        self._warm = warm
         self._in_use: Counter[str] = Counter()
         self._unused = anyio.Event()
         """Replaced each time somebody lets go of an image."""
@@ -162,10 +166,13 @@ class Snapshots:
         """A new sandbox that begins where the image stopped, with an identity of its own."""
         image = self._usable(order.image, memory=order.memory)
         with self.using(image.id):
-            entry = await self._entry(order, image, steps)
-            entry = replace(entry, replaces=replaces)
-            disk = self._host.images.disk_path(image.id)
-            instance = await self._awaken(entry, disk, image, steps)
+            entry = replace(self._entry(order, image), replaces=replaces)
+            disk, quota_bytes = self._host.images.disk_path(image.id), order.resources.disk_bytes
+
+            def put(own: Path) -> None:
+                self._host.pool.disk_create(own.name, disk, quota_bytes)
+
+            instance = await self._awaken(entry, put, image, steps)
             await self._identify(instance, {**image.env, **order.env}, steps)
             return instance
 
@@ -178,27 +185,60 @@ class Snapshots:
             raise refused
         return image
 
-    async def _entry(self, order: SandboxOrder, image: Image, steps: Steps) -> Entry:
-        slot = self._spares.slot()
-        await self._spares.ensure(slot)
-        steps.done("network")
+    def _entry(self, order: SandboxOrder, image: Image) -> Entry:
+        """The record of what is to live, in a box of which nothing is known yet."""
         entry = self._host.entry(
             order.sandbox_id,
             order.template,
             order.resources,
-            slot=slot,
+            slot="",
             hostname=order.hostname,
             boot=image.boot if image.has_memory else None,
         )
         return replace(entry, volumes=order.volumes)
 
-    async def _awaken(self, entry: Entry, disk: Path, image: Image, steps: Steps) -> Instance:
+    async def _awaken(self, entry: Entry, put: Put, image: Image, steps: Steps) -> Instance:
         """Make the box while the image is being looked at; nothing of it lives before all of it was."""
-        async with looking(self._host.images, image) as look:
-            instance = await Instance.prepare(self._host, entry, disk, steps)
-            async with instance.kept_or_demolished():
-                await instance.boot(steps, image, look)
-            return instance
+        with self._warm.busy():
+            async with looking(self._host.images, image) as look:
+                instance = await self._moved_in(entry, put, image, steps) or await self._boxed(entry, put, steps)
+                async with instance.kept_or_demolished():
+                    await instance.boot(steps, image, look)
+                return instance
+
+    async def _moved_in(self, entry: Entry, put: Put, image: Image, steps: Steps) -> Instance | None:
+        """A box that waited for something to live, if there is one that fits; else, or if that failed, None."""
+        if not image.has_memory or entry.volumes:
+            return None  # what waits has nothing behind its slots
+        shell = self._warm.claim_box(image.boot, entry.resources)
+        if shell is None:
+            return None
+        try:
+            async with shell.kept_or_demolished():
+                await shell.move_in(entry, put, steps)
+            return shell
+        except AtollError as error:
+            log.warning("a box that waited was of no use", error=repr(error), detail=error.detail)
+            steps.failed.append("shell")
+            return None
+
+    async def _boxed(self, entry: Entry, put: Put, steps: Steps) -> Instance:
+        """A box of its own."""
+        slot = self._spares.slot()
+        await self._spares.ensure(slot)
+        steps.done("network")
+        entry = replace(entry, slot=slot)
+        disk = self._host.pool.disk_path(entry.box_id)
+        try:
+            self._host.journal.write(entry)
+            with meaning("the disk"):
+                await asyncio.to_thread(put, disk)
+            steps.done("disk")
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await demolish(self._host, entry)
+            raise
+        return await Instance.prepare(self._host, entry, disk, steps)
 
     async def _identify(self, instance: Instance, env: Mapping[str, str], steps: Steps) -> None:
         try:
@@ -245,20 +285,10 @@ class Snapshots:
             image = self._usable(self.paused[order.sandbox_id], memory=order.memory)
         except KeyError:
             raise NotFound("there is no such paused sandbox here", code="sandbox_not_found") from None
-        entry = await self._entry(order, image, steps)
+        entry = self._entry(order, image)
         if image.has_memory:
             entry = replace(entry, token=image.token, env=image.env)
-        own = self._host.pool.disk_path(entry.box_id)
-        try:
-            self._host.journal.write(entry)
-            with meaning("the disk"):
-                await asyncio.to_thread(self._host.images.disk_lend, image.id, own)
-            steps.done("disk_lend")
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await demolish(self._host, entry)
-            raise
-        instance = await self._awaken(entry, own, image, steps)
+        instance = await self._awaken(entry, lambda own: self._host.images.disk_lend(image.id, own), image, steps)
         if image.has_memory:
             await self._attach(instance)
         else:

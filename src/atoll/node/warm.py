@@ -25,7 +25,7 @@ from atoll.model.errors import AtollError
 from atoll.model.resources import Resources
 from atoll.node import admission, templates, warmimages
 from atoll.node.host import Host
-from atoll.node.images import Image
+from atoll.node.images import Boot, Image
 from atoll.node.instance import Instance, Steps
 from atoll.node.shelf import Shelf
 from atoll.node.spares import Spares
@@ -76,6 +76,14 @@ class WarmPool:
         self._changed.set()
         instance = self._first_alive(shelf.shells)
         return (instance, shelf.image) if instance is not None else None
+
+    def claim_box(self, boot: Boot, resources: Resources) -> Instance | None:
+        """A shell for a life of somebody else's that began as this one would have."""
+        for template, shelf in self._shelves.items():
+            if shelf.image is not None and shelf.image.boot == boot and shelf.shells and shelf.shells[0].late_root:
+                shell = self.claim_shell(template, resources)
+                return shell[0] if shell else None
+        return None
 
     def image(self, template: str) -> Image | None:
         """The warm image of a template, if it is made."""

@@ -27,6 +27,7 @@ from atoll.node.disks import btrfs
 FOLDERS = ("templates", "sandboxes", "snapshots", "volumes")
 MOUNT_OPTIONS = "nodev,nosuid,noatime,discard=async"
 
+_ASIDE = "-aside"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -114,6 +115,15 @@ class Pool:
         """Remove a sandbox's disk; one that is not there is fine."""
         with contextlib.suppress(NotFound), meaning(f"the disk of {sandbox_id}"):
             btrfs.subvolume_delete(self.disk_path(sandbox_id))
+
+    def disk_set_aside(self, sandbox_id: str) -> None:
+        """Make room for another disk under this name. What was there is under one that no record knows."""
+        with meaning(f"the disk of {sandbox_id}"):
+            self.disk_path(sandbox_id).rename(self.disk_path(sandbox_id + _ASIDE))
+
+    def disk_aside_delete(self, sandbox_id: str) -> None:
+        """Idempotent, as `disk_delete` is."""
+        self.disk_delete(sandbox_id + _ASIDE)
 
     def disk_usage_bytes(self, sandbox_id: str) -> int:
         with meaning(f"the disk of {sandbox_id}"):

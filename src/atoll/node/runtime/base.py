@@ -91,6 +91,17 @@ class Box(Protocol):
         """
         ...
 
+    @property
+    def late_root(self) -> bool:
+        """Whether `root_change` can be asked of it."""
+        ...
+
+    async def root_change(self, root: Path) -> None:
+        """Between `create` and `restore`: another root than the bundle's, with the same binds. After an error the box
+        is of no more use.
+        """
+        ...
+
     async def start(self) -> None:
         """Called once after `create`: process 1 begins. Returns when it was started, not when it answers."""
         ...

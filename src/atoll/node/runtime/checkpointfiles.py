@@ -55,7 +55,7 @@ class Withheld:
         self._pipe.close()
 
     def refuse(self) -> None:
-        """An end in its place: the sentry gives up."""
+        """An end in its place, unless it was given: the sentry gives up."""
         self._pipe.close()
 
 

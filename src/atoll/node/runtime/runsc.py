@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from atoll.model.errors import AtollError, Internal, Unavailable
 from atoll.node import spawn
 from atoll.node.console import Console
 from atoll.node.processes import ProcessHandle
-from atoll.node.runtime import checkpointfiles, netstack, oci, sentrycall
+from atoll.node.runtime import checkpointfiles, goferroot, netstack, oci, sentrycall
 from atoll.node.runtime.base import Box, BoxRecord, Bundle, Capabilities, Seen
 from atoll.node.runtime.standing import Standing
 from atoll.wire import framing
@@ -100,6 +101,17 @@ class Runsc:
         name = f"runsc-{box_id}.sock"
         return next((path for path in (self._root / name, Path("/run") / name) if path.exists()), self._root / name)
 
+    def gofer_pid(self, box_id: str) -> int:
+        """As runsc wrote it down; looked at, because a pid may be somebody else's by now."""
+        state = next(iter(self._root.glob(f"{box_id}_*.state")), None)
+        if state is None:
+            raise ProcessLookupError(box_id)
+        pid = int(json.loads(state.read_text())["goferPid"])
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if b"gofer" not in words or box_id.encode() not in words:
+            raise ProcessLookupError(pid)
+        return pid
+
     async def run(
         self, folder: Path, command: Sequence[str], console: Console | None = None, *, check: bool = True
     ) -> None:
@@ -128,6 +140,19 @@ class RunscBox:
     def bulk(self) -> str:
         # A known sentry writes the pages one after the other, by one thread (stateio.FDWriter, without O_DIRECT).
         return checkpointfiles.PAGES if self._runsc.spoken_to else ""
+
+    @property
+    def late_root(self) -> bool:
+        return self._runsc.spoken_to and goferroot.is_possible()
+
+    async def root_change(self, root: Path) -> None:
+        binds = [bind.target for bind in self._bundle.binds]
+        try:
+            gofer = self._runsc.gofer_pid(self.box_id)
+            await asyncio.to_thread(goferroot.change, gofer, root, binds)
+        except (OSError, ValueError, KeyError) as error:
+            raise Internal("the box cannot have another root", code="start_failed", detail=repr(error)) from error
+        self._bundle = replace(self._bundle, root=root)
 
     async def start(self) -> None:
         await self._command("start", self.box_id)
@@ -193,18 +218,26 @@ class RunscBox:
     async def _restore_seen(self, source: Path, seen: Seen) -> None:
         """While the pages are loaded they are looked at. What is parsed was looked at before, what lives was after."""
         await seen.but(checkpointfiles.PAGES)
+        failures: list[Exception] = []
         with checkpointfiles.withheld(source) as files:
-            loading = asyncio.ensure_future(self._load(files.fds))
-            try:
-                await seen.whole()
-                files.give()
-            except BaseException:
-                files.refuse()
-                with anyio.CancelScope(shield=True), contextlib.suppress(AtollError):
-                    await loading
-                raise
-            with anyio.CancelScope(shield=True):  # as every call to a sentry is
-                await loading
+
+            async def load() -> None:
+                try:
+                    await self._load(files.fds)
+                except AtollError as error:
+                    failures.append(error)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(load)
+                try:
+                    await seen.whole()
+                    files.give()
+                except Exception as error:  # told below: a task group would hide it in a group
+                    failures.insert(0, error)
+                finally:
+                    files.refuse()
+        if failures:
+            raise failures[0]
 
     async def _load(self, fds: Sequence[int]) -> None:
         await self._sentry_call("restore", sentrycall.RESTORE, {"HavePagesFile": True}, fds)
