@@ -264,8 +264,13 @@ class Snapshots:
                 raise Conflict("the sandbox ended while it was being paused", code="not_running")
             del self._instances[sandbox_id]
             self.paused[sandbox_id] = image_id
-            await instance.strike()
-            await asyncio.to_thread(self._disk_keep, image, instance.entry.box_id)
+            # It stands still, so its disk can move before it has ended.
+            loop, box_id = asyncio.get_running_loop(), instance.entry.box_id
+            keeping = loop.run_in_executor(None, self._disk_keep, image, box_id)
+            try:
+                await instance.strike()
+            finally:
+                await keeping
         return instance
 
     def _disk_keep(self, image: Image, box_id: str) -> None:
@@ -288,7 +293,13 @@ class Snapshots:
         entry = self._entry(order, image)
         if image.has_memory:
             entry = replace(entry, token=image.token, env=image.env)
-        instance = await self._awaken(entry, lambda own: self._host.images.disk_lend(image.id, own), image, steps)
+
+        def put(own: Path) -> None:
+            self._host.images.disk_lend(image.id, own)
+            # It has this cap already, unless it is the copy that was left by a wake-up that came to nothing.
+            self._host.pool.disk_limit(own.name, order.resources.disk_bytes)
+
+        instance = await self._awaken(entry, put, image, steps)
         if image.has_memory:
             await self._attach(instance)
         else:

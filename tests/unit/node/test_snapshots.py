@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_removal_waits_for_everybody_who_uses_the_image() -> None:
     removed: list[str] = []
     host: Any = SimpleNamespace(images=SimpleNamespace(remove=removed.append))
-    snapshots = Snapshots(host, cast(Any, None), {})
+    snapshots = Snapshots(host, cast(Any, None), {}, cast(Any, None))
     async with anyio.create_task_group() as tasks:
         with snapshots.using("one"):
             with snapshots.using("one"):
