@@ -122,6 +122,9 @@ def flat(server: Server, rounds: int) -> list[str]:
     names = set(sandbox.commands.run("ls").stdout.split())
     lost = [number for number in range(warm_up + rounds) if f"round-{number}" not in names]
     sandbox.kill()
+    print(f"flat, memory: {before_mib:.0f} MiB before, {after_mib:.0f} MiB after", flush=True)
+    for kind in sorted(before | after):
+        print(f"flat, {kind}: {before[kind]} before, {after[kind]} after", flush=True)
     faults = [f"{kind}: {before[kind]} before, {after[kind]} after" for kind in after if after[kind] > before[kind] + 2]
     if after_mib - before_mib > GROWTH_MIB_MAX:
         faults.append(f"memory: {before_mib:.0f} MiB before, {after_mib:.0f} MiB after")
