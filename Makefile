@@ -44,6 +44,7 @@ fuzz: setup ## the property tests with thousands of new examples each
 
 soak: setup ## sandboxes for a long time, looking for leaks; then thousands of histories against the model
 	@$(PY) tools/soak.py
+	@ATOLL_FAULTS=all $(PY) -m pytest -q -o timeout=0 -o faulthandler_timeout=0 tests/integration/test_faults.py
 	@ATOLL_SIMULATION_HISTORIES=1000 ATOLL_HISTORIES=2000 ATOLL_REAL_HISTORIES=30 $(PY) -m pytest -q -o timeout=0 -o faulthandler_timeout=0 \
 	    tests/simulation tests/integration/test_histories.py
 

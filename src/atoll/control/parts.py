@@ -125,6 +125,7 @@ class Parts:
 
     def begin(self, tasks: TaskGroup) -> None:
         """The loops that go on as long as the server does."""
+        tasks.start_soon(forever, self.states.settle_step)
         tasks.start_soon(forever, self.snapshots.expire_step)
         tasks.start_soon(forever, self.policies.log_step)
         tasks.start_soon(forever, self.visit_log.step)

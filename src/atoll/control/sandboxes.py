@@ -426,5 +426,5 @@ async def forever(step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
         except Exception:  # the loop keeps promises to all sandboxes: whatever one round meets, the next must run
-            log.exception("loop_failed", step=step.__name__)
+            log.exception("loop_failed", step=getattr(step, "__name__", repr(step)))  # a partial has no name
             await anyio.sleep(limits.LOOP_RETRY_S)

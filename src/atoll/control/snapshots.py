@@ -89,6 +89,8 @@ class Snapshots:
         self._node = node
         self._clock = clock
         self._expiry = anyio.Event()
+        self._given_up: set[str] = set()
+        """Those that came to nothing and are on record still, because the database could not be written to."""
 
     async def take(self, principal: Principal, reference: str, spec: SnapshotSpec) -> Snapshot:
         """A snapshot of a sandbox that runs or sleeps; it goes on as it was."""
@@ -113,6 +115,7 @@ class Snapshots:
     async def check_wish(self, spec: SnapshotSpec) -> None:
         """Whether there may be such a snapshot."""
         spec.checked()
+        await self._forget_given_up()
         if spec.name is not None and spec.name in {one.name for one in await self._node.templates()}:
             raise Conflict(f"{spec.name!r} is the name of a template", code="name_taken", hint="Choose another name.")
 
@@ -138,7 +141,7 @@ class Snapshots:
                 snapshot = replace(snapshot, state=state)
                 await self._store.write(rows.ready, snapshot)
             except BaseException:
-                await self.discard(snapshot.id)
+                await self.give_up(snapshot.id)
                 raise
         if snapshot.expires_at is not None:
             self.expiry_changed()
@@ -206,6 +209,24 @@ class Snapshots:
         with anyio.CancelScope(shield=True):
             await self._node.image_remove(snapshot_id)
 
+    async def give_up(self, snapshot_id: str) -> None:
+        """Discard one that nobody has heard of. On a disk that is full the record may have to wait; its name does, too.
+
+        The image is not taken first: whether a write that failed has come about is not always known, and a record
+        without an image would be a snapshot that is lost.
+        """
+        try:
+            await self.discard(snapshot_id)
+        except AtollError as error:
+            log.warning("snapshot_given_up_later", snapshot_id=snapshot_id, error=repr(error))
+            self._given_up.add(snapshot_id)
+            self.expiry_changed()
+
+    async def _forget_given_up(self) -> None:
+        for snapshot_id in sorted(self._given_up):
+            await self.discard(snapshot_id)
+            self._given_up.discard(snapshot_id)
+
     async def _keep_last(self, owner: str, sandbox_id: str, keep_last: int) -> None:
         mine = await self._store.read(rows.page, owner, sandbox_id, None, limits.SNAPSHOTS_MAX)
         for old in beyond(mine, keep_last):
@@ -228,7 +249,7 @@ class Snapshots:
             return await self._copies(principal, sandbox, snapshot, count, timeout_s, ports)
         finally:
             with anyio.CancelScope(shield=True):
-                await self.discard(snapshot.id)
+                await self.give_up(snapshot.id)
 
     async def _copies(
         self,
@@ -279,8 +300,9 @@ class Snapshots:
             await self._node.image_remove(stranger)
 
     async def expire_step(self) -> None:
-        """Remove what has expired, then wait for the next one."""
+        """Remove what has expired or was given up, then wait for the next one. An error is a reason to try again."""
         self._expiry = anyio.Event()
+        await self._forget_given_up()
         for snapshot_id in await self._store.read(rows.expired, self._clock.now()):
             await self.discard(snapshot_id)
         next_at: datetime | None = await self._store.read(rows.next_expiry)

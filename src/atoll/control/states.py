@@ -20,11 +20,11 @@ from atoll.control.clock import Clock
 from atoll.control.deadlines import Deadlines
 from atoll.control.exclusive import Exclusive
 from atoll.control.ledger import Ledger
-from atoll.control.reconcile import Note
+from atoll.control.reconcile import Note, settled
 from atoll.control.sandboxes import not_running
 from atoll.control.usage import Metering
 from atoll.model import limits
-from atoll.model.errors import InvalidArgument, NotFound
+from atoll.model.errors import AtollError, InvalidArgument, NotFound, Unavailable
 from atoll.model.lifecycle import SLEEPING, SleepReason, State, Trigger
 from atoll.model.sandbox import DeadlineAction, Sandbox, check_timeout, hostname_of
 from atoll.model.snapshot import Snapshot
@@ -52,6 +52,9 @@ class States:
         self._node = node
         self._clock = clock
         self.exclusive = Exclusive()
+        self._unsettled: set[str] = set()
+        """Those whose record is behind, because the database could not be written to."""
+        self._more_unsettled = anyio.Event()
 
     async def standby(self, principal: Principal, reference: str) -> Sandbox:
         """Freeze a running sandbox; one that is in standby stays so."""
@@ -65,7 +68,11 @@ class States:
             raise not_running(sandbox)
         with anyio.CancelScope(shield=True):
             await self._node.sandbox_standby(sandbox.id)
-            sandbox = await self._advance(sandbox, Trigger.FROZEN, by=by, sleep=why)
+            try:
+                sandbox = await self._advance(sandbox, Trigger.FROZEN, by=by, sleep=why)
+            except BaseException:
+                await self._node.sandbox_wake(sandbox.id)  # on record it runs, and so it must
+                raise
         return sandbox
 
     async def pause(self, principal: Principal, reference: str, *, memory: bool = True) -> Sandbox:
@@ -93,9 +100,9 @@ class States:
             try:
                 await self._node.sandbox_pause(sandbox.id, memory=memory)
             except BaseException:
-                await self._advance(sandbox, Trigger.PAUSE_FAILED)
+                await self._came_to_nothing(sandbox, Trigger.PAUSE_FAILED)
                 raise
-            paused = await self._advance(sandbox, Trigger.PAUSED, by=by)
+            paused = await self._has_become(sandbox, Trigger.PAUSED, by=by)
         if paused.state is not State.PAUSED:
             raise not_running(paused)
         return paused
@@ -159,9 +166,9 @@ class States:
                 async with self._attempts.begun(sandbox.id):
                     await self._node.sandbox_resume(order)
             except BaseException:
-                await self._advance(sandbox, Trigger.RESUME_FAILED)
+                await self._came_to_nothing(sandbox, Trigger.RESUME_FAILED)
                 raise
-            running = await self._advance(
+            running = await self._has_become(
                 sandbox, Trigger.RESUMED, deadline_at=self._from_now(sandbox, timeout_s), by=by
             )
         if running.state is not State.RUNNING:
@@ -209,6 +216,48 @@ class States:
                     later = now + timedelta(seconds=limits.SLEEP_RETRY_S)
                     await self._ledger.set_deadline(sandbox_id, later)
                     self._deadlines.note(later)
+
+    async def _has_become(
+        self, sandbox: Sandbox, trigger: Trigger, *, deadline_at: datetime | None = None, by: Principal | None = None
+    ) -> Sandbox:
+        """Write down what is true on the node already. If that cannot be done now, it is as soon as it can."""
+        try:
+            return await self._advance(sandbox, trigger, deadline_at=deadline_at, by=by)
+        except Unavailable:
+            self._unsettled.add(sandbox.id)
+            self._more_unsettled.set()
+            raise
+
+    async def _came_to_nothing(self, sandbox: Sandbox, trigger: Trigger) -> None:
+        """The same of what failed. Why it did is what its caller hears, whatever becomes of the record."""
+        try:
+            await self._has_become(sandbox, trigger)
+        except AtollError as error:
+            log.warning("state_written_later", sandbox_id=sandbox.id, error=repr(error))
+
+    async def settle_step(self) -> None:
+        """Write down what could not be; then wait for more of it. An error is a reason to try again."""
+        self._more_unsettled = anyio.Event()
+        for sandbox_id in sorted(self._unsettled):
+            async with self.exclusive.turn(sandbox_id):
+                await self._settle(sandbox_id)
+            self._unsettled.discard(sandbox_id)
+        await self._more_unsettled.wait()
+
+    async def _settle(self, sandbox_id: str) -> None:
+        record = await self._ledger.record(sandbox_id)
+        if record is None:
+            return
+        sandbox = record.sandbox
+        paused = sandbox_id in self._node.paused_ids()
+        for note in settled(sandbox.state, sandbox_id in self._node.sandbox_ids(), paused):
+            woken = note.trigger is Trigger.RESUMED
+            sandbox = await self._advance(
+                sandbox, note.trigger, deadline_at=self._from_now(sandbox, None) if woken else None
+            )
+        if sandbox.state is State.RUNNING:
+            self._deadlines.note_running(sandbox)
+            self._metering.note_awake(sandbox.budget)
 
     def _from_now(self, sandbox: Sandbox, timeout_s: float | None) -> datetime:
         return self._clock.now() + check_timeout(sandbox.timeout_s if timeout_s is None else timeout_s)

@@ -74,7 +74,7 @@ class Transfers:
                 await self._store.write(rows.ready, snapshot)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self._snapshots.discard(snapshot.id)
+                await self._snapshots.give_up(snapshot.id)
             raise
         if snapshot.expires_at is not None:
             self._snapshots.expiry_changed()

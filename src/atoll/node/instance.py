@@ -27,7 +27,7 @@ from atoll.model.resources import Resources
 from atoll.node import volumes
 from atoll.node.activity import Activity
 from atoll.node.bundling import GUEST_PORT, bundle_of
-from atoll.node.disks.pool import meaning, pool_full
+from atoll.node.disks.pool import meaning, pool_full, wanting_room
 from atoll.node.guestlink import GuestLink
 from atoll.node.hashing import file_hashes
 from atoll.node.host import Host
@@ -102,7 +102,8 @@ class Instance:
         """All but the life in it: disk, limits, network and boundary. On an error or a cancel nothing is left."""
         try:
             host.journal.write(entry)
-            return await cls._prepare(host, entry, disk, steps)
+            with wanting_room():
+                return await cls._prepare(host, entry, disk, steps)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await demolish(host, entry)
@@ -222,10 +223,10 @@ class Instance:
             await self.guest.call("volumes", {"mounts": volumes.placed(self.entry.volumes)})
 
     def takes_over(self) -> None:
-        """The box that this one replaces is gone."""
+        """The box that this one replaces is gone; true whether or not there is room to write it down."""
         self.entry = replace(self.entry, replaces="")
-        if not self.ending:
-            self._host.journal.write(self.entry)
+        with contextlib.suppress(AtollError):
+            self._note()
 
     @classmethod
     async def adopt(cls, host: Host, entry: Entry) -> Instance | None:

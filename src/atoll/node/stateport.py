@@ -1,4 +1,4 @@
-"""The part of a node's port that is about state: standby, pause, resume, rollback, images and volumes."""
+"""The part of a node's port that is about state: standby, pause, resume, rollback, and images."""
 
 from __future__ import annotations
 
@@ -128,15 +128,3 @@ class StatePort(ABC):
 
     def image_ids(self) -> frozenset[str]:
         return self._snapshots.known()
-
-    async def volume_create(self, volume_id: str, quota_bytes: int, source: str = "") -> None:
-        await asyncio.to_thread(volumes.create, self._host.pool, volume_id, quota_bytes, source)
-
-    async def volume_remove(self, volume_id: str) -> None:
-        await asyncio.to_thread(volumes.remove, self._host.pool, volume_id)
-
-    async def volume_used_bytes(self, volume_id: str) -> int:
-        return await asyncio.to_thread(volumes.used_bytes, self._host.pool, volume_id)
-
-    def volume_ids(self) -> frozenset[str]:
-        return volumes.known(self._host.pool)

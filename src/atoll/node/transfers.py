@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from atoll.model import ids
 from atoll.model.resources import Resources
-from atoll.node.disks.pool import meaning
+from atoll.node.disks.pool import meaning, wanting_room
 from atoll.node.host import Host
 from atoll.node.images import Image
 from atoll.node.snapshotfile import pack
@@ -62,11 +62,13 @@ class Transfers:
     async def arrive(self, image_id: str, chunks: AsyncIterator[bytes], *, memory: bool) -> ImageArrived:
         """A new image out of the bytes of a file; on an error nothing of it is left."""
         try:
-            arrival = await to_thread.run_sync(lambda: Arrival(self._host, self._signing, image_id, memory=memory))
+            with wanting_room():
+                arrival = await to_thread.run_sync(lambda: Arrival(self._host, self._signing, image_id, memory=memory))
             try:
                 async for chunk in chunks:
                     await to_thread.run_sync(arrival.feed, chunk)
-                arrived = await to_thread.run_sync(arrival.finish)
+                with wanting_room():
+                    arrived = await to_thread.run_sync(arrival.finish)
             finally:
                 with anyio.CancelScope(shield=True):
                     await to_thread.run_sync(arrival.close)

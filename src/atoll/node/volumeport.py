@@ -1,4 +1,4 @@
-"""The part of a node's port that is about what volumes hold: their files, and their snapshots.
+"""The part of a node's port that is about volumes: they themselves, their files, and their snapshots.
 
 Blocking work is done in threads of its own, a few at a time and a small step each, so that a caller with a slow line or
 a folder of millions holds up nobody else; between two steps it can be cancelled.
@@ -61,6 +61,18 @@ class VolumePort:
 
     _host: Host
     _volume_room: VolumeRoom
+
+    async def volume_create(self, volume_id: str, quota_bytes: int, source: str = "") -> None:
+        await self._step([], volumes.create, self._host.pool, volume_id, quota_bytes, source)
+
+    async def volume_remove(self, volume_id: str) -> None:
+        await self._step([], volumes.remove, self._host.pool, volume_id)
+
+    async def volume_used_bytes(self, volume_id: str) -> int:
+        return await self._step([], volumes.used_bytes, self._host.pool, volume_id)
+
+    def volume_ids(self) -> frozenset[str]:
+        return volumes.known(self._host.pool)
 
     async def volume_file_stat(self, volume_id: str, path: str, *, follow: bool) -> VolumeFile:
         return await self._step([path], volumefiles.file_stat, self._tree(volume_id), path, follow=follow)

@@ -26,6 +26,8 @@ START_S_MAX = 30.0
 class Server:
     """`atoll serve` on a data directory of its own and a free port."""
 
+    module = "atoll"
+
     def __init__(self, data: Path, environment: dict[str, str]) -> None:
         self.data = data
         self.log_path = data / "server.log"
@@ -46,9 +48,10 @@ class Server:
         # No pool unless a test asks for one: it would make sandboxes that the test does not know of.
         environment = {**os.environ, "ATOLL_DATA": str(self.data), "ATOLL_WARM_SIZE": "0", **self._environment}
         environment.pop("ATOLL_URL", None)
+        program = [sys.executable, "-m", self.module, "serve", "--listen", "127.0.0.1:0", "--data", str(self.data)]
         with open(self.log_path, "ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "atoll", "serve", "--listen", "127.0.0.1:0", "--data", str(self.data), *flags],
+                [*program, *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -72,6 +75,11 @@ class Server:
             time.sleep(0.02)
         self.kill()
         raise AssertionError(f"the server does not serve: {self.log()[-3000:]}")
+
+    def wait_dead(self) -> None:
+        """Until it has ended by something that was done to it."""
+        assert self._process is not None
+        self._process.wait(30)
 
     def kill(self) -> None:
         """kill -9, and nothing else."""

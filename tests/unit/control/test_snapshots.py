@@ -127,3 +127,37 @@ async def test_volumes_are_their_owners_and_not_deleted_while_in_use(world: Any)
     await world.control.sandbox_kill(world.me, sandbox.id)
     await world.control.volumes.delete(world.me, "data")
     assert not world.node.volumes
+
+
+async def test_one_that_cannot_be_taken_off_the_record_does_not_keep_its_name(world: Any) -> None:
+    """The disk is full, so neither the image nor the database can be written; then there is room again."""
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+    snapshots = world.control.snapshots
+    world.node.image_errors = [OutOfSpace("full")]
+    discard = snapshots.discard
+
+    async def refused(_snapshot_id: str) -> None:
+        raise Unavailable("the database does not answer", code="database_unavailable")
+
+    snapshots.discard = refused
+    with pytest.raises(OutOfSpace):
+        await snapshots.take(world.me, sandbox.id, SnapshotSpec(name="x"))
+    assert (await snapshots.page(world.me, None, None, 10)) == ([], None)
+    snapshots.discard = discard
+    assert (await snapshots.take(world.me, sandbox.id, SnapshotSpec(name="x"))).name == "x"
+
+
+async def test_forks_that_were_made_are_told_of_though_their_image_cannot_be_taken_off_the_record(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+    snapshots = world.control.snapshots
+    discard = snapshots.discard
+
+    async def refused(_snapshot_id: str) -> None:
+        raise Unavailable("the database does not answer", code="database_unavailable")
+
+    snapshots.discard = refused
+    (fork,) = await snapshots.fork(world.me, sandbox.id, 1, None)
+    assert fork.sandbox is not None
+    snapshots.discard = discard
+    await snapshots.take(world.me, sandbox.id, SnapshotSpec())
+    assert len(world.node.image_ids()) == 1, "what the fork was made from is gone"

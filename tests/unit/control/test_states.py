@@ -7,7 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from atoll.control.reconcile import settled
+from atoll.control.reconcile import Note, settled
+from atoll.model import limits
 from atoll.model.errors import Conflict, OutOfSpace, Unavailable
 from atoll.model.lifecycle import EndReason, SleepReason, State, Trigger
 from atoll.model.sandbox import DeadlineAction, Sandbox, SandboxSpec
@@ -87,6 +88,52 @@ async def test_a_resume_that_fails_leaves_it_paused(world: Any) -> None:
     assert await state_of(world, sandbox) is State.PAUSED
     await world.control.sandbox_kill(world.me, sandbox.id)
     assert world.node.paused == {}
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+@pytest.mark.parametrize("works", [True, False], ids=["done", "failed"])
+async def test_a_record_that_could_not_be_written_is_caught_up_with(
+    world: Any, monkeypatch: pytest.MonkeyPatch, verb: str, works: bool
+) -> None:
+    """The disk is full at the moment at which it is paused, awake again, or neither: it must not stay in between."""
+    monkeypatch.setattr(limits, "LOOP_RETRY_S", 0)
+    sandbox = await make(world)
+    states, ledger = world.control.states, world.control.states._ledger
+    if verb == "resume":
+        await states.pause(world.me, sandbox.id)
+    if not works:
+        setattr(world.node, f"{verb}_errors", [OutOfSpace("full")])
+    advance, full = ledger.advance, [True, True, True]
+
+    async def advance_with_luck(sandbox_id: str, note: Note, **options: Any) -> Any:
+        if note.trigger not in (Trigger.PAUSE_ASKED, Trigger.RESUME_ASKED) and full:
+            full.pop()
+            raise Unavailable("the database does not answer", code="database_unavailable")
+        return await advance(sandbox_id, note, **options)
+
+    monkeypatch.setattr(ledger, "advance", advance_with_luck)
+    with pytest.raises(Unavailable if works else OutOfSpace):
+        await getattr(states, verb)(world.me, sandbox.id)
+    ends = (State.PAUSED, State.RUNNING) if verb == "pause" else (State.RUNNING, State.PAUSED)
+    await wait_state(world, sandbox, ends[0] if works else ends[1])
+    assert (await states.resume(world.me, sandbox.id)).state is State.RUNNING
+    assert (await states.pause(world.me, sandbox.id)).state is State.PAUSED
+
+
+async def test_one_whose_standby_cannot_be_written_down_runs_on(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox = await make(world)
+    states, ledger = world.control.states, world.control.states._ledger
+
+    async def full(*_arguments: Any, **_options: Any) -> Any:
+        raise Unavailable("the database does not answer", code="database_unavailable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger, "advance", full)
+        with pytest.raises(Unavailable):
+            await states.standby(world.me, sandbox.id)
+    assert await state_of(world, sandbox) is State.RUNNING
+    assert world.node.frozen == set()
+    assert (await states.standby(world.me, sandbox.id)).state is State.STANDBY
 
 
 async def test_a_kill_stops_a_resume(world: Any) -> None:

@@ -169,6 +169,17 @@ def meaning(what: str) -> Iterator[None]:
         raise _translated(error, what) from error
 
 
+@contextlib.contextmanager
+def wanting_room() -> Iterator[None]:
+    """Tell of a full disk in our words; whatever else goes wrong stays what it is."""
+    try:
+        yield
+    except OSError as error:
+        if is_full(error):
+            raise pool_full(str(error)) from error
+        raise
+
+
 def _translated(error: OSError, what: str) -> AtollError:
     if is_full(error):
         return pool_full(str(error))
