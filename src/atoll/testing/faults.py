@@ -21,6 +21,7 @@ import fcntl
 import io
 import mmap
 import os
+import runpy
 import signal
 import stat
 import struct
@@ -264,9 +265,7 @@ def _replacement(injection: Injection, real: Any) -> Any:
 def main() -> None:
     path = Path(os.environ[PLAN])
     Injection(Plan(path), path.parent).install()
-    from atoll.cli.main import main as command_line
-
-    command_line()
+    runpy.run_module("atoll", run_name="__main__")
 
 
 if __name__ == "__main__":
