@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -141,6 +142,22 @@ def test_a_claim_that_fails_falls_back_and_says_so(make_server: Callable[..., Se
         assert sandbox.commands.run("echo alive").stdout == "alive\n"
         assert 'atoll_claim_failures_total{way="pool"} 1.0' in server.request("GET", "/metrics").text
         wait_until(lambda: not server.boxes() & set(stopped), 30, "what did not answer is gone")
+
+
+def test_each_of_several_at_once_is_itself_at_its_first_word(pooled: Server) -> None:
+    """A claim leaves some of its work for later while others wait; nobody who asks finds it undone."""
+    fill(pooled)
+
+    def named(number: int) -> tuple[str, str]:
+        with pooled.create(name=f"burst-{number}") as sandbox:
+            assert sandbox.commands.list() == []
+            said = sandbox.commands.run("hostname; cat /etc/hostname /etc/machine-id").stdout.split()
+            return " ".join(said[:2]), said[2]
+
+    with ThreadPoolExecutor(6) as threads:
+        found = list(threads.map(named, range(6)))
+    assert [names for names, _ in found] == [f"burst-{number} burst-{number}" for number in range(6)]
+    assert len({machine_id for _, machine_id in found}) == 6
 
 
 def test_a_burst_larger_than_the_pool_is_served(pooled: Server) -> None:

@@ -23,6 +23,7 @@ from atoll.guest.memory import MemoryGuard
 from atoll.guest.params import Params
 from atoll.guest.processes import Table
 from atoll.guest.pump import Pump
+from atoll.guest.settling import Settling
 from atoll.guest.shells import Shells
 from atoll.guest.users import User
 from atoll.guest.workers import Workers
@@ -82,8 +83,8 @@ class Agent:
         self.ops = dict(OPS)
         self.reseed: list[Callable[[bool], None]] = []
         """What draws new random numbers when a sandbox gets an owner; told whether there are copies of it."""
-        self.becoming = threading.Lock()
-        """Held while the last of an identity is written: no operation begins before."""
+        self.settling = Settling()
+        """The last of an identity: no operation begins before it is done."""
         self.pump = Pump()
         self.processes = Table(self.pump)
         self.workers = Workers(zygote, self.pump, self.processes.exited, settings.processes_max)
@@ -191,8 +192,7 @@ class Agent:
             raise Refused("unauthenticated", "the token is not the one of this sandbox")
         if not isinstance(name, str):
             raise Refused("invalid_argument", "op is missing")
-        with self.becoming:
-            pass
+        self.settling.finish()
         if name.startswith("file."):
             self._hand_over(name, request, channel)
             return

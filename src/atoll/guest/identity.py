@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from atoll.guest import trust
 from atoll.guest.channel import Channel
 from atoll.guest.failure import Refused
-from atoll.guest.params import Params, environment, integer, text
+from atoll.guest.params import Params, environment, integer, seconds, text
 from atoll.model import limits
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def info(agent: Agent, _params: Params, channel: Channel) -> None:
 def change(agent: Agent, params: Params, channel: Channel) -> None:
     """All values are checked before the first is set. The new token counts from the next connection on.
 
-    What is in files is written after the answer, so that nobody waits for a disk; but before the next operation begins,
-    which waits for it. A root filesystem that cannot be written to does not keep a sandbox from its owner.
+    What nobody can see before the next operation is done after the answer, so that nobody waits for a disk; and that
+    operation waits for it. With `rest_after_s` it is left for a moment: others are waiting for the processors.
     """
     token_hash = text(params, "token_hash", agent.token_hash)
     hostname = text(params, "hostname", "")
@@ -55,6 +55,7 @@ def change(agent: Agent, params: Params, channel: Channel) -> None:
     user = text(params, "user", agent.settings.user)
     processes_max = integer(params, "processes_max", agent.workers.processes_max, high=limits.PIDS_MAX)
     env = environment(params) if "env" in params else agent.env
+    rest_after_s = seconds(params, "rest_after_s") or 0.0
     for pattern, value, name in (
         (_HEX_64, token_hash, "token_hash"),
         (_HOSTNAME, hostname, "hostname"),
@@ -62,20 +63,23 @@ def change(agent: Agent, params: Params, channel: Channel) -> None:
     ):
         if value and not pattern.match(value):
             raise Refused("invalid_argument", f"{name} is not well formed")
-    trust.forget()  # who was copied had an authority of its own; ours comes with the network
     agent.workers.set_processes_max(processes_max)
     agent.settings.user = user
     agent.env = dict(env)
-    agent.processes.forget_finished()
     for draw_again in agent.reseed:
         draw_again(params.get("copied") is not False)
     agent.token_hash = token_hash
-    with agent.becoming:
-        channel.send_ok({})
-        if hostname:
-            _set_hostname(hostname)
-        if machine_id:
-            _write("/etc/machine-id", machine_id)
+    agent.settling.begin(lambda: _settle(agent, hostname, machine_id), lambda: channel.send_ok({}), rest_after_s)
+
+
+def _settle(agent: Agent, hostname: str, machine_id: str) -> None:
+    """A root filesystem that cannot be written to does not keep a sandbox from its owner."""
+    trust.forget()  # who was copied had an authority of its own; ours comes with the network
+    agent.processes.forget_finished()
+    if hostname:
+        _set_hostname(hostname)
+    if machine_id:
+        _write("/etc/machine-id", machine_id)
 
 
 def _set_hostname(name: str) -> None:

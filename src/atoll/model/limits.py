@@ -336,6 +336,7 @@ WARM_REST_S = 0.5  # after a claim nothing is made in advance for so long: the m
 WARM_REST_EMPTY_S = 0.1  # the same where none is left: the next one would have to wait
 WARM_LOOK_S = 0.5  # how often supply and pressure are looked at when nothing happens
 CLAIM_S_MAX = 2.0  # a sandbox of the pool that has not taken on its identity by then is not waited for
+CLAIM_REST_S = 0.15  # while others wait for their claims, what of one may come after its answer is left for so long
 TIDY_AFTER_S = 0.05  # after a kill: what takes it down does not run in the way of its answer
 CREATES_AT_ONCE = 16  # side by side; a claim takes milliseconds, and more starts at once only slow each other down
 CREATES_WAITING_MAX = 1024  # in line behind them; who comes later is told so at once

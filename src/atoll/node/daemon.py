@@ -181,7 +181,8 @@ class Node(NetworkPort, VolumePort, StatePort):
         async with self._claiming:
             live = self._warm.claim(order.template, order.resources)
             if live is not None:
-                await self._hand_over(live, order, steps, timeout_s=limits.CLAIM_S_MAX)
+                rest_s = limits.CLAIM_REST_S if self._claiming.statistics().tasks_waiting else 0.0
+                await self._hand_over(live, order, steps, timeout_s=limits.CLAIM_S_MAX, rest_s=rest_s)
             return live
 
     @contextlib.contextmanager
@@ -208,13 +209,18 @@ class Node(NetworkPort, VolumePort, StatePort):
         return ("image" if image else "boot"), instance
 
     async def _hand_over(
-        self, instance: Instance, order: SandboxOrder, steps: Steps, timeout_s: float = limits.GUEST_REPLY_S_MAX
+        self,
+        instance: Instance,
+        order: SandboxOrder,
+        steps: Steps,
+        timeout_s: float = limits.GUEST_REPLY_S_MAX,
+        rest_s: float = 0.0,
     ) -> None:
         """Make a box that waited somebody's: limits first, then the identity. On an error it is gone."""
         async with instance.kept_or_demolished():
             await instance.limit(order.resources)
             steps.done("limits")
-            await instance.become(_owned(instance.entry, order), order.env, timeout_s=timeout_s)
+            await instance.become(_owned(instance.entry, order), order.env, timeout_s=timeout_s, rest_s=rest_s)
             steps.done("identity")
 
     async def _fill(self, instance: Instance, image: Image, order: SandboxOrder, steps: Steps) -> None:

@@ -168,6 +168,7 @@ class GuestLink:
         self._connect = connect
         self._spare = SpareLine(begin)
         self._open_connections: set[socket.socket] = set()
+        self._lingering: dict[socket.socket, asyncio.TimerHandle] = {}
         self.token = token
 
     def hang_up(self) -> None:
@@ -181,9 +182,21 @@ class GuestLink:
     def rest(self) -> None:
         """No connection but those of operations under way."""
         self._spare.close()
+        for connection, timer in list(self._lingering.items()):
+            timer.cancel()
+            self._close(connection)
 
     def _renew(self) -> None:
         self._spare.renew()
+
+    def _end(self, connection: socket.socket) -> None:
+        self._close(connection)
+        self._renew()
+
+    def _close(self, connection: socket.socket) -> None:
+        self._lingering.pop(connection, None)
+        self._open_connections.discard(connection)
+        connection.close()
 
     @asynccontextmanager
     async def stream(
@@ -193,25 +206,34 @@ class GuestLink:
         *,
         idle_s: float = limits.GUEST_IDLE_S_MAX,
         bytes_max: int | None = None,
+        rest_s: float = 0.0,
     ) -> AsyncIterator[GuestStream]:
-        """Start an operation; its connection ends with the block, whatever happened in it."""
+        """Start an operation; its connection ends with the block, whatever happened in it.
+
+        With `rest_s`, one that came to its end is closed and followed by the next only after that time: others wait.
+        """
         try:
             frame = wire.request(op, self.token, params or {})
         except framing.FrameError as error:
             raise errors.TooLarge(str(error), hint="send large content as a file") from error
         except (TypeError, ValueError) as error:
             raise errors.InvalidArgument(f"not a parameter for a guest: {error}") from error
-        connection = await self._open()
+        connection: socket.socket | None = await self._open()
+        assert connection is not None
         self._open_connections.add(connection)
         try:
             stream = GuestStream(connection, idle_s, bytes_max)
             await stream._send_all(frame)
             yield stream
-            if stream.ended:  # the answer goes out first
+            if stream.ended and rest_s:
+                timer = asyncio.get_running_loop().call_later(rest_s, self._end, connection)
+                self._lingering[connection] = timer
+                connection = None
+            elif stream.ended:  # the answer goes out first
                 asyncio.get_running_loop().call_soon(self._renew)
         finally:
-            self._open_connections.discard(connection)
-            connection.close()
+            if connection is not None:
+                self._close(connection)
 
     async def _open(self) -> socket.socket:
         return await self._spare.take() or await self._dial()
@@ -262,11 +284,18 @@ class GuestLink:
 
     @asynccontextmanager
     async def calling(
-        self, op: str, params: dict[str, Any] | None = None, *, timeout_s: float = limits.GUEST_REPLY_S_MAX
+        self,
+        op: str,
+        params: dict[str, Any] | None = None,
+        *,
+        timeout_s: float = limits.GUEST_REPLY_S_MAX,
+        rest_s: float = 0.0,
     ) -> AsyncIterator[Callable[[], Awaitable[dict[str, Any]]]]:
         """The same with something to do while the guest works; what is given waits for the reply."""
         with _within(timeout_s):
-            async with self.stream(op, params, idle_s=timeout_s, bytes_max=limits.FRAME_BYTES_MAX) as stream:
+            async with self.stream(
+                op, params, idle_s=timeout_s, bytes_max=limits.FRAME_BYTES_MAX, rest_s=rest_s
+            ) as stream:
 
                 async def answer() -> dict[str, Any]:
                     message = await stream.receive()

@@ -177,9 +177,16 @@ class Instance:
         steps.done("guest_boot")
 
     async def become(
-        self, entry: Entry, env: Mapping[str, str], *, timeout_s: float = limits.GUEST_REPLY_S_MAX
+        self,
+        entry: Entry,
+        env: Mapping[str, str],
+        *,
+        timeout_s: float = limits.GUEST_REPLY_S_MAX,
+        rest_s: float = 0.0,
     ) -> None:
         """Take on an identity; of the one before nothing is left that the guest could tell.
+
+        With `rest_s`, what can be done after its answer is left for so long, unless somebody asks something of it.
 
         The journal first: a server that dies in between finds a sandbox that control still calls "creating", and takes
         it down.
@@ -187,8 +194,8 @@ class Instance:
         cpu_s = self._host.cgroups.cpu_s(self._host.names.cgroup(entry.box_id))
         self.entry = replace(entry, live=self.entry.live, env=dict(env), cpu_base_s=cpu_s)
         self._host.journal.write(self.entry)
-        identity = {**_identity(self.entry, env), "copied": self._copied}
-        async with self.guest.calling("identity", identity, timeout_s=timeout_s) as answer:
+        identity = {**_identity(self.entry, env), "copied": self._copied, "rest_after_s": rest_s or None}
+        async with self.guest.calling("identity", identity, timeout_s=timeout_s, rest_s=rest_s) as answer:
             await self.gate_open()  # while the guest works: nothing of its owner's runs before it has answered
             await answer()
         self._copied = False
