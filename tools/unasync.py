@@ -22,6 +22,7 @@ SUBSTITUTIONS = [
     (r"\b(__)a(enter|exit|iter|next)(__)\b", r"\1\2\3"),
     (r"\ba(close|read|iter_raw)\b", r"\1"),
     (r"\basync_(?=[a-z])", ""),
+    (r"\bhandle_async_request\b", "handle_request"),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\b_async\b", "_sync"),
 ]

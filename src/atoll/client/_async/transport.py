@@ -38,24 +38,26 @@ def _tls(ca: str) -> ssl.SSLContext:
     return httpx2.create_ssl_context()  # 100 ms: made once, and only for a server with TLS
 
 
-def _client(config: Config) -> httpx2.AsyncClient:
-    # A proxy of the environment is for other machines; a server on this one is reached directly.
-    trust_env = not config.is_loopback
+def _line(config: Config) -> httpx2.AsyncClient | httpx2.AsyncHTTPTransport:
+    """Connections to a server.
+
+    A proxy of the environment is for other machines, and so is the client that knows about it. A server on this one is
+    reached directly, without what a client does around each request: cookies, redirects, authentication that asks back.
+    """
     verify: ssl.SSLContext | bool = _tls(config.ca) if config.is_tls else False
     bounds = httpx2.Limits(
         max_connections=limits.CLIENT_CONNECTIONS_MAX,
         max_keepalive_connections=limits.CLIENT_CONNECTIONS_MAX,
         keepalive_expiry=limits.CLIENT_IDLE_S_MAX,
     )
-    headers = {"authorization": f"Bearer {config.api_key}", "user-agent": "atoll-sdk", "accept-encoding": "identity"}
-    if trust_env:
-        return httpx2.AsyncClient(headers=headers, verify=verify, limits=bounds, timeout=_timeout())
-    wire = httpx2.AsyncHTTPTransport(verify=verify, limits=bounds, trust_env=False, socket_options=_SOCKET_OPTIONS)
-    return httpx2.AsyncClient(headers=headers, transport=wire, trust_env=False, timeout=_timeout())
+    if not config.is_loopback:
+        return httpx2.AsyncClient(verify=verify, limits=bounds)
+    return httpx2.AsyncHTTPTransport(verify=verify, limits=bounds, trust_env=False, socket_options=_SOCKET_OPTIONS)
 
 
-def _timeout(read_s: float | None = limits.CLIENT_ANSWER_S_MAX) -> httpx2.Timeout:
-    return httpx2.Timeout(limits.CLIENT_ANSWER_S_MAX, connect=limits.CLIENT_CONNECT_S_MAX, read=read_s)
+def _timeouts(read_s: float | None) -> dict[str, float | None]:
+    most_s = limits.CLIENT_ANSWER_S_MAX
+    return {"connect": limits.CLIENT_CONNECT_S_MAX, "read": read_s, "write": most_s, "pool": most_s}
 
 
 class AsyncTransport:
@@ -63,7 +65,13 @@ class AsyncTransport:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._client = _client(config)
+        self._line = _line(config)
+        self._closed = False
+        self._headers = {
+            "authorization": f"Bearer {config.api_key}",
+            "user-agent": "atoll-sdk",
+            "accept-encoding": "identity",
+        }
         self._users = 0
 
     @classmethod
@@ -82,7 +90,8 @@ class AsyncTransport:
             values = _shared.values()
             if values.get(self.config) is self:
                 del values[self.config]
-            await self._client.aclose()
+            self._closed = True
+            await self._line.aclose()
 
     async def call(
         self,
@@ -129,7 +138,7 @@ class AsyncTransport:
         idempotency_key: str = "",
     ) -> AsyncIterator[httpx2.Response]:
         """One request whose answer is read by the caller. A status that is not a success is raised as its error."""
-        headers = {"accept": accept}
+        headers = {**self._headers, "accept": accept}
         if content is not None:
             headers["content-type"] = content_type
         if content_bytes is not None:
@@ -137,8 +146,12 @@ class AsyncTransport:
         if idempotency_key:
             headers[exchange.IDEMPOTENCY_KEY] = idempotency_key
         async with self._in_use():
-            request = self._client.build_request(
-                method, self.config.url + path, content=content, headers=headers, timeout=_timeout(read_s)
+            request = httpx2.Request(
+                method,
+                self.config.url + path,
+                content=content,
+                headers=headers,
+                extensions={"timeout": _timeouts(read_s)},
             )
             response = await self._send(request, replayable=content is None or isinstance(content, bytes))
             try:
@@ -154,8 +167,8 @@ class AsyncTransport:
     async def _in_use(self) -> AsyncIterator[None]:
         """A sandbox may still be asked how it ended after its user let go of it: then for this one request."""
         self._users += 1
-        if self._client.is_closed:
-            self._client = _client(self.config)
+        if self._closed:
+            self._line, self._closed = _line(self.config), False
         try:
             yield
         finally:
@@ -166,7 +179,7 @@ class AsyncTransport:
         while True:
             attempt += 1
             try:
-                return await self._client.send(request, stream=True)
+                return await self._begin(request)
             except httpx2.TransportError as error:
                 failure = _failure(error, sent=not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout))
                 # With a key the server does it once, however often it is asked: as harmless as a PUT.
@@ -175,6 +188,11 @@ class AsyncTransport:
                 if delay_s is None:
                     raise exchange.failure_error(failure, self.config.url) from error
             await async_sleep(delay_s)
+
+    async def _begin(self, request: httpx2.Request) -> httpx2.Response:
+        if isinstance(self._line, httpx2.AsyncClient):
+            return await self._line.send(request, stream=True)
+        return await self._line.handle_async_request(request)
 
 
 _shared: AsyncShared[AsyncTransport] = AsyncShared()

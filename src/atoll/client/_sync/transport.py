@@ -39,24 +39,26 @@ def _tls(ca: str) -> ssl.SSLContext:
     return httpx2.create_ssl_context()  # 100 ms: made once, and only for a server with TLS
 
 
-def _client(config: Config) -> httpx2.Client:
-    # A proxy of the environment is for other machines; a server on this one is reached directly.
-    trust_env = not config.is_loopback
+def _line(config: Config) -> httpx2.Client | httpx2.HTTPTransport:
+    """Connections to a server.
+
+    A proxy of the environment is for other machines, and so is the client that knows about it. A server on this one is
+    reached directly, without what a client does around each request: cookies, redirects, authentication that asks back.
+    """
     verify: ssl.SSLContext | bool = _tls(config.ca) if config.is_tls else False
     bounds = httpx2.Limits(
         max_connections=limits.CLIENT_CONNECTIONS_MAX,
         max_keepalive_connections=limits.CLIENT_CONNECTIONS_MAX,
         keepalive_expiry=limits.CLIENT_IDLE_S_MAX,
     )
-    headers = {"authorization": f"Bearer {config.api_key}", "user-agent": "atoll-sdk", "accept-encoding": "identity"}
-    if trust_env:
-        return httpx2.Client(headers=headers, verify=verify, limits=bounds, timeout=_timeout())
-    wire = httpx2.HTTPTransport(verify=verify, limits=bounds, trust_env=False, socket_options=_SOCKET_OPTIONS)
-    return httpx2.Client(headers=headers, transport=wire, trust_env=False, timeout=_timeout())
+    if not config.is_loopback:
+        return httpx2.Client(verify=verify, limits=bounds)
+    return httpx2.HTTPTransport(verify=verify, limits=bounds, trust_env=False, socket_options=_SOCKET_OPTIONS)
 
 
-def _timeout(read_s: float | None = limits.CLIENT_ANSWER_S_MAX) -> httpx2.Timeout:
-    return httpx2.Timeout(limits.CLIENT_ANSWER_S_MAX, connect=limits.CLIENT_CONNECT_S_MAX, read=read_s)
+def _timeouts(read_s: float | None) -> dict[str, float | None]:
+    most_s = limits.CLIENT_ANSWER_S_MAX
+    return {"connect": limits.CLIENT_CONNECT_S_MAX, "read": read_s, "write": most_s, "pool": most_s}
 
 
 class Transport:
@@ -64,7 +66,13 @@ class Transport:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._client = _client(config)
+        self._line = _line(config)
+        self._closed = False
+        self._headers = {
+            "authorization": f"Bearer {config.api_key}",
+            "user-agent": "atoll-sdk",
+            "accept-encoding": "identity",
+        }
         self._users = 0
 
     @classmethod
@@ -83,7 +91,8 @@ class Transport:
             values = _shared.values()
             if values.get(self.config) is self:
                 del values[self.config]
-            self._client.close()
+            self._closed = True
+            self._line.close()
 
     def call(
         self,
@@ -130,7 +139,7 @@ class Transport:
         idempotency_key: str = "",
     ) -> Iterator[httpx2.Response]:
         """One request whose answer is read by the caller. A status that is not a success is raised as its error."""
-        headers = {"accept": accept}
+        headers = {**self._headers, "accept": accept}
         if content is not None:
             headers["content-type"] = content_type
         if content_bytes is not None:
@@ -138,8 +147,12 @@ class Transport:
         if idempotency_key:
             headers[exchange.IDEMPOTENCY_KEY] = idempotency_key
         with self._in_use():
-            request = self._client.build_request(
-                method, self.config.url + path, content=content, headers=headers, timeout=_timeout(read_s)
+            request = httpx2.Request(
+                method,
+                self.config.url + path,
+                content=content,
+                headers=headers,
+                extensions={"timeout": _timeouts(read_s)},
             )
             response = self._send(request, replayable=content is None or isinstance(content, bytes))
             try:
@@ -155,8 +168,8 @@ class Transport:
     def _in_use(self) -> Iterator[None]:
         """A sandbox may still be asked how it ended after its user let go of it: then for this one request."""
         self._users += 1
-        if self._client.is_closed:
-            self._client = _client(self.config)
+        if self._closed:
+            self._line, self._closed = _line(self.config), False
         try:
             yield
         finally:
@@ -167,7 +180,7 @@ class Transport:
         while True:
             attempt += 1
             try:
-                return self._client.send(request, stream=True)
+                return self._begin(request)
             except httpx2.TransportError as error:
                 failure = _failure(error, sent=not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout))
                 # With a key the server does it once, however often it is asked: as harmless as a PUT.
@@ -176,6 +189,11 @@ class Transport:
                 if delay_s is None:
                     raise exchange.failure_error(failure, self.config.url) from error
             sleep(delay_s)
+
+    def _begin(self, request: httpx2.Request) -> httpx2.Response:
+        if isinstance(self._line, httpx2.Client):
+            return self._line.send(request, stream=True)
+        return self._line.handle_request(request)
 
 
 _shared: Shared[Transport] = Shared()
