@@ -170,7 +170,12 @@ class Workers:
         """As `WorkerLink.begin`; what it gives waits until the program has started, and raises if it could not."""
 
         def started(pid: int, end: tuple[int, float] | None) -> None:
-            self.stirred.set()  # not before: who looks as long as there is nothing to see goes back to rest
+            # Not before: who looks as long as there is nothing to see goes back to rest. One that has ended may have
+            # left others behind, but its end is told first: a look costs more than telling it.
+            if end is None:
+                self.stirred.set()
+            else:
+                self._pump.call_later(limits.MEMORY_GUARD_STIR_S, self.stirred.set)
             on_start(pid, end)
 
         link = self.of(user)

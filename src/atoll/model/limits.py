@@ -172,6 +172,7 @@ MEMORY_GUARD_FILL_BYTES_PER_S = 4 * GIB  # the fastest that a process fills memo
 MEMORY_GUARD_POLL_S_MIN = 0.01
 MEMORY_GUARD_POLL_S_MAX = 0.5
 MEMORY_GUARD_REST_S = 10.0  # while no program runs; the next one wakes the guard
+MEMORY_GUARD_STIR_S = 0.005  # after the end of a program that was told of with its start: then the guard looks
 MEMORY_GUARD_RETURN_S = 1.0  # how long the memory of an ended process may take to be free again
 MEMORY_GUARD_VICTIM_BYTES_MIN = 8 * MIB  # ending anything smaller frees nothing
 MEMORY_GUARD_GROWTH_BYTES_MIN = 1 * MIB  # between two looks: who grows by this much is still filling memory
