@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import time
+
 import pytest
 
+from atoll import Sandbox
+from atoll.model import limits
 from atoll.model.errors import AtollError
+from atoll.node.names import HostNames
+from atoll.node.network.plan import Pair
 from atoll.testing.server import Server
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -34,6 +43,57 @@ def test_the_first_program_of_a_sandbox_may_be_the_hog(server: Server) -> None:
         for _ in range(2):
             result = sandbox.commands.run(["python3", "-c", SLOW_HOG], timeout_s=60)
             assert (result.oom, result.signal) == (True, 9)
+
+
+def lines_to_guest(server: Server, sandbox: Sandbox) -> int:
+    """Connections of the node to a guest: one to spare, and one while it looks at the sandbox's memory."""
+    entries = [json.loads(path.read_text()) for path in (server.data / "journal").glob("*.json")]
+    slot = next(entry["slot"] for entry in entries if entry["sandbox_id"] == sandbox.id)
+    pair = Pair.of(HostNames.of(server.data), slot)
+    argv = ["ip", "netns", "exec", pair.outer, "cat", "/proc/net/tcp"]
+    table = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=10).stdout
+    return sum(line.split()[2].endswith(":03E7") and line.split()[3] == "01" for line in table.splitlines()[1:])
+
+
+def hog_behind(server: Server, sandbox: Sandbox, resting: str) -> None:
+    """A program that nobody follows, which becomes eight hogs when it has rested long enough; and so does the guard."""
+    sandbox.files.write("/tmp/hog.py", f"import os, time\nwhile {resting}: time.sleep(0.1)\n{FORKED}")
+    sandbox.commands.run("setsid python3 /tmp/hog.py < /dev/null > /dev/null 2>&1 &", check=True)
+    wait_until(lambda: lines_to_guest(server, sandbox) == 2, 30, "its guard may rest")
+    time.sleep(limits.MEMORY_GUARD_ALERT_S)  # and does: that it has stopped looking shows nowhere
+
+
+def wait_ended(sandbox: Sandbox, kills: int) -> None:
+    wait_until(lambda: sandbox.metrics.now().oom_kills > kills, 30, "the hogs are ended")
+    assert sandbox.commands.run("echo alive").stdout == "alive\n"
+    assert sandbox.info().state == "running"
+
+
+def test_a_program_at_rest_may_become_a_hog(server: Server) -> None:
+    """Nobody tells the guard, which rests as well: the node sees memory move. The second one wakes up in a sandbox that
+    was paused, whose image knows of a node that looks.
+    """
+    with server.create("base", memory="512MiB") as sandbox:
+        hog_behind(server, sandbox, "not os.path.exists('/tmp/one')")
+        sandbox.files.write("/tmp/one", "")
+        wait_ended(sandbox, 0)
+        hog_behind(server, sandbox, "not os.path.exists('/tmp/two')")
+        kills = sandbox.metrics.now().oom_kills
+        sandbox.pause()
+        sandbox.resume()
+        sandbox.files.write("/tmp/two", "")
+        wait_ended(sandbox, kills)
+
+
+def test_a_killed_server_leaves_the_guard_awake(server: Server) -> None:
+    """The program begins when the node's connections are gone, and so is whoever looked from outside."""
+    held = "any(':03E7' in line.split()[1] and line.split()[3] == '01' for line in open('/proc/net/tcp'))"
+    sandbox = server.create("base", memory="512MiB")
+    hog_behind(server, sandbox, held)
+    server.kill()
+    server.start()
+    with server.connect(sandbox.id) as found:
+        wait_ended(found, 0)
 
 
 def test_a_fork_bomb_leaves_the_sandbox_usable(server: Server) -> None:

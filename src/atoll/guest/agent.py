@@ -14,11 +14,24 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from atoll.guest import contexts_ops, identity, metrics, mounting, networking, ports, processops, relay, shells, users
+from atoll.guest import (
+    contexts_ops,
+    identity,
+    lease,
+    metrics,
+    mounting,
+    networking,
+    ports,
+    processops,
+    relay,
+    shells,
+    users,
+)
 from atoll.guest.bootid import BootId
 from atoll.guest.channel import Channel
 from atoll.guest.contexts import Contexts
 from atoll.guest.failure import Disconnected, Refused
+from atoll.guest.lease import Lease
 from atoll.guest.memory import MemoryGuard
 from atoll.guest.params import Params
 from atoll.guest.processes import Table
@@ -56,6 +69,7 @@ OPS: dict[str, Op] = {
     "ports.connect": relay.connect,
     "sync": mounting.flush,
     "volumes": mounting.bind_all,
+    "memory.lease": lease.begin,
     "metrics": metrics.report,
     "metrics.processes": metrics.report_processes,
     **contexts_ops.OPS,
@@ -94,7 +108,10 @@ class Agent:
         self.reseed.append(self.contexts.reseed)
         self.boot_id = BootId()
         self.reseed.append(self.boot_id.renew)
-        self.memory = MemoryGuard(self.workers.own_pids, self.processes, stirred=self.workers.stirred)
+        self.lease = Lease(self.pump, self.workers.stirred.set)
+        self.memory = MemoryGuard(
+            self.workers.own_pids, self.processes, stirred=self.workers.stirred, leased_s=self.lease.left_s
+        )
         self._listener = socket.create_server((settings.address, settings.port), backlog=128)
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # connections get them from here
             self._listener.setsockopt(socket.SOL_SOCKET, option, limits.SOCKET_BUFFER_BYTES)

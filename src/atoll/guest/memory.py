@@ -1,4 +1,8 @@
-"""The memory guard: ends the hungriest process before the sandbox's limit ends the whole sandbox."""
+"""The memory guard: ends the hungriest process before the sandbox's limit ends the whole sandbox.
+
+It looks again and again while something may fill memory: for a while after a program began, and as long as memory is
+on the move. Else it rests: while there is no program at all, and while the node looks from outside (`lease.py`).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from atoll.guest import tree
 from atoll.model import limits
+from atoll.model.headroom import reserve_bytes
 
 if TYPE_CHECKING:
     from atoll.guest.processes import Table
@@ -26,10 +31,6 @@ def parse_meminfo(text: str) -> dict[str, int]:
         if number and number[0].isdecimal():
             sizes[name] = int(number[0]) * (1024 if len(number) > 1 else 1)
     return sizes
-
-
-def reserve_bytes(total_bytes: int) -> int:
-    return max(limits.MEMORY_GUARD_BYTES_MIN, int(total_bytes * limits.MEMORY_GUARD_FRACTION))
 
 
 def pause_s(available_bytes: int, reserve: int) -> float:
@@ -116,6 +117,7 @@ class MemoryGuard(threading.Thread):
         read: Callable[[], dict[str, int]] | None = None,
         look: Callable[[], list[tree.Entry]] = tree.snapshot,
         stirred: threading.Event | None = None,
+        leased_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         super().__init__(name="memory", daemon=True)
         self.kills = 0
@@ -124,31 +126,45 @@ class MemoryGuard(threading.Thread):
         self._read = read or Meminfo()
         self._look = look
         self._stirred = stirred or threading.Event()
+        self._leased_s = leased_s
+        self._alert_until_s = 0.0  # until then it looks itself, whoever else does
+        self._available = 0  # at the last look, in bytes
         self._ended: list[Ended] = []
         self._before: dict[int, int] = {}  # who had how much at the last look, by pid
         self._asked_s = 0.0  # when it was last asked whether there is anybody to look after
 
     def run(self) -> None:
         while True:
-            self._stirred.clear()
+            if self._stirred.is_set():
+                self._stirred.clear()
+                self._be_alert()
             try:
                 wait_s = self.check()
-                rest = self._may_rest()
+                rest_s = self._rest_s()
             except OSError:
-                wait_s, rest = limits.MEMORY_GUARD_POLL_S_MAX, False
-            if rest:
+                wait_s, rest_s = limits.MEMORY_GUARD_POLL_S_MAX, 0.0
+            if rest_s:
                 # To wake up is what a look costs (seen: half a millisecond of CPU), and most sandboxes mostly rest.
-                self._stirred.wait(limits.MEMORY_GUARD_REST_S)
+                self._stirred.wait(rest_s)
             else:
                 time.sleep(wait_s)
 
-    def _may_rest(self) -> bool:
-        """Asked now and then only: while memory fills, every look that is not at memory comes too late for another."""
+    def _be_alert(self) -> None:
+        self._alert_until_s = time.monotonic() + limits.MEMORY_GUARD_ALERT_S
+
+    def _rest_s(self) -> float:
+        """For how long nobody needs to look in here; 0 is not at all.
+
+        Whether there is anybody is asked now and then only: while memory fills, every look that is not at memory comes
+        too late for another.
+        """
         now_s = time.monotonic()
+        if now_s >= self._alert_until_s and (leased_s := self._leased_s()):
+            return leased_s
         if now_s - self._asked_s < limits.MEMORY_GUARD_POLL_S_MAX:
-            return False
+            return 0.0
         self._asked_s = now_s
-        return self.nobody()
+        return limits.MEMORY_GUARD_REST_S if self.nobody() else 0.0
 
     def nobody(self) -> bool:
         """Whether there is no process that could be ended, so that there is nothing to look after."""
@@ -160,6 +176,9 @@ class MemoryGuard(threading.Thread):
         sizes = self._read()
         reserve = reserve_bytes(sizes.get("MemTotal", 0))
         available = sizes.get("MemAvailable", reserve + 1)
+        if available + limits.MEMORY_GUARD_GROWTH_BYTES_MIN <= self._available:
+            self._be_alert()
+        self._available = available
         if available <= reserve:
             with all_held():
                 self._relieve(reserve - available)

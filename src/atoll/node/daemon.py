@@ -112,6 +112,7 @@ class Node(NetworkPort, VolumePort, StatePort):
                 node._tasks = tasks
                 host.egress.start(tasks)
                 await node._recover()
+                tasks.start_soon(host.memory_watch.run)
                 tasks.start_soon(node._spares.run)
                 tasks.start_soon(node._warm.run)
                 tasks.start_soon(node._series.run)

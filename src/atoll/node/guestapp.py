@@ -20,6 +20,7 @@ _PARTS = (
     "__init__.py",
     "model/__init__.py",
     "model/files.py",
+    "model/headroom.py",
     "model/limits.py",
     "wire/__init__.py",
     "wire/framing.py",

@@ -269,6 +269,7 @@ class GuestLink:
             connection.close()
             raise
         if isinstance(message, wire.Ok):
+            asyncio.get_running_loop().call_soon(self._renew)
             return connection
         connection.close()
         if isinstance(message, wire.Failure):

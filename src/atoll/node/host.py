@@ -14,6 +14,7 @@ from atoll.node.disks.pool import Pool
 from atoll.node.egress.egress import Egress
 from atoll.node.images import Boot, Images
 from atoll.node.journal import Entry, Journal
+from atoll.node.memorywatch import MemoryWatch
 from atoll.node.names import HostNames
 from atoll.node.runtime.base import Driver
 from atoll.wire import guest
@@ -34,6 +35,7 @@ class Host:
     runtime_version: str
     images: Images
     egress: Egress = field(default_factory=Egress)
+    memory_watch: MemoryWatch = field(default_factory=MemoryWatch)
 
     def entry(
         self,

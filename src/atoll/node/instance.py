@@ -35,6 +35,7 @@ from atoll.node.images import Image, cpu_features
 from atoll.node.incoming import Incomings
 from atoll.node.journal import Entry
 from atoll.node.memorytake import MemoryTake
+from atoll.node.memorywatch import Watched
 from atoll.node.network import netns
 from atoll.node.network.netns import Network
 from atoll.node.network.plan import Pair
@@ -73,6 +74,7 @@ class Instance:
         self.guest = GuestLink(box.connect_guest, entry.token, lambda: network.dial_begin(GUEST_PORT))
         self.ports = PortDial(network, self.guest, reserved=(GUEST_PORT,))
         self.activity = Activity(self.ports.in_use)
+        self._memory: Watched | None = None
 
     @classmethod
     async def create(
@@ -174,7 +176,29 @@ class Instance:
             self.guest.token = image.token
         steps.done("boundary_start")
         await self.wait_ready()
+        self._watch_memory()
         steps.done("guest_boot")
+
+    def _watch_memory(self) -> None:
+        """From here on its guard may rest while its memory does; that of an earlier version looks itself, as ever."""
+        if not self._guest_is_ours():
+            return
+        self._memory = Watched(
+            self._host.cgroups.memory_gauge(self._host.names.cgroup(self.entry.box_id)),
+            self.entry.resources.memory_bytes,
+            lambda: self.guest.become("memory.lease", {}),
+            lambda: self.entry.frozen or self.entry.held,
+        )
+        self._host.memory_watch.add(self._memory)
+
+    def _guest_is_ours(self) -> bool:
+        """Whether the guest is of this server's version, and not of an earlier one's."""
+        return self.entry.boot.guest_app == str(self._host.guest_app)
+
+    def _unwatch_memory(self) -> None:
+        if self._memory is not None:
+            self._host.memory_watch.remove(self._memory)
+            self._memory = None
 
     async def become(
         self,
@@ -215,8 +239,7 @@ class Instance:
     @contextlib.asynccontextmanager
     async def operation(self, op: str, params: dict[str, Any], incomings: Incomings) -> AsyncIterator[GuestStream]:
         """A guest operation for a caller from outside."""
-        # A guest of an earlier version does not know of incoming files.
-        if self.entry.boot.guest_app == str(self._host.guest_app):
+        if self._guest_is_ours():  # others do not know of incoming files
             params = incomings.offered(op, params)
         async with (
             self.guest.stream(op, params) as stream,
@@ -254,6 +277,7 @@ class Instance:
             with contextlib.suppress(AtollError):
                 await instance._go_on()
             instance._note(held=False, frozen=False)
+        instance._watch_memory()
         return instance
 
     async def wait_ready(self) -> None:
@@ -356,6 +380,8 @@ class Instance:
         """
         self._note(held=True)
         self.guest.rest()  # nobody waits on it in an image
+        if self._memory is not None:
+            self._memory.stir()
         await self._box.pause()
         yield
         if not for_good:
@@ -450,6 +476,7 @@ class Instance:
         self.ending = True
         self._box.kill()
         self._host.cgroups.kill(self._host.names.cgroup(self.entry.box_id))
+        self._unwatch_memory()
         self.guest.hang_up()
         self.ports.hang_up()
         await self._host.egress.close(self.entry.sandbox_id, self._network)
@@ -470,11 +497,15 @@ class Instance:
         await demolish(self._host, self.entry)
 
     async def _wait_silent(self) -> None:
-        missed = 0
+        missed = heard = 0
         while missed < limits.PINGS_MISSED_MAX:
             await asyncio.sleep(limits.PING_EVERY_S)
             if self.frozen or self.entry.held:
                 continue  # it does not answer because we made it stand still
+            if heard < limits.SIGNS_PER_PING and self._memory is not None and self._memory.heard_lately():
+                heard += 1  # it has answered as it rests, which wakes it less than a call does
+                continue
+            heard = 0
             try:
                 async with asyncio.timeout(limits.PING_S_MAX):
                     await self.guest.call("ping")

@@ -5,12 +5,15 @@ import signal
 import subprocess
 import threading
 
+import pytest
+
 from atoll.guest import memory, tree
 from atoll.guest.processes import Process, Spec, Table
 from atoll.guest.pump import Pump
 from atoll.guest.ring import Budget
 from atoll.guest.users import User
 from atoll.model import limits
+from atoll.model.headroom import reserve_bytes
 
 ROOT = User("root", 0, 0, (0,), "/root", "/bin/sh")
 
@@ -30,7 +33,7 @@ def test_the_hungriest_but_never_our_own() -> None:
 
 
 def test_it_looks_before_memory_can_be_used_up() -> None:
-    reserve = memory.reserve_bytes(512 * limits.MIB)
+    reserve = reserve_bytes(512 * limits.MIB)
     for available in range(reserve, 512 * limits.MIB, limits.MIB):
         wait_s = memory.pause_s(available, reserve)
         used = wait_s * limits.MEMORY_GUARD_FILL_BYTES_PER_S
@@ -121,3 +124,50 @@ def test_it_rests_while_there_is_nobody_to_end_and_wakes_with_the_next() -> None
     for _ in range(3):
         assert looks.acquire(timeout=5), "it looks again and again"
     own |= everybody  # the thread goes with the process; let it rest
+
+
+def guard_with_lease(lease_s: list[float]) -> tuple[memory.MemoryGuard, threading.Semaphore, threading.Event]:
+    """A guard in a crowd, and how often it looked. What the lease says can be changed."""
+    looks, stirred = threading.Semaphore(0), threading.Event()
+
+    def read() -> dict[str, int]:
+        looks.release()
+        return {"MemTotal": limits.GIB, "MemAvailable": limits.GIB}
+
+    return memory.MemoryGuard(set, Table(Pump()), read, stirred=stirred, leased_s=lambda: lease_s[0]), looks, stirred
+
+
+def test_it_rests_while_the_node_looks_and_not_a_moment_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MEMORY_GUARD_ALERT_S", 0.2)
+    lease_s = [60.0]
+    guard, looks, stirred = guard_with_lease(lease_s)
+    guard.start()
+    assert looks.acquire(timeout=5)
+    assert not looks.acquire(timeout=2 * limits.MEMORY_GUARD_POLL_S_MAX), "it rests"
+    lease_s[0] = 0.0
+    stirred.set()  # as the end of a lease does
+    for _ in range(5):
+        assert looks.acquire(timeout=5), "it looks again and again"
+    lease_s[0] = 60.0  # the thread goes with the process; let it rest
+
+
+def test_a_program_that_began_is_looked_at_for_a_while_whoever_else_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MEMORY_GUARD_ALERT_S", 3600.0)
+    guard, looks, stirred = guard_with_lease([60.0])
+    stirred.set()
+    guard.start()
+    for _ in range(3):
+        assert looks.acquire(timeout=5), "it looks again and again"
+    guard._alert_until_s = 0.0
+
+
+def test_memory_that_moves_is_looked_at_whoever_else_looks() -> None:
+    available = [limits.GIB]
+    sizes = lambda: {"MemTotal": limits.GIB, "MemAvailable": available[0]}  # noqa: E731
+    guard = memory.MemoryGuard(set, Table(Pump()), sizes, leased_s=lambda: 60.0)
+    guard.check()
+    guard.check()
+    assert guard._rest_s() == 60.0
+    available[0] -= limits.MEMORY_GUARD_GROWTH_BYTES_MIN
+    guard.check()
+    assert guard._rest_s() == 0.0
