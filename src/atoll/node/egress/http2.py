@@ -1,16 +1,19 @@
 """HTTP/2 looked at: every stream is judged by its head; bodies and trailers pass, with the windows of both ends joined.
 
 A byte is acknowledged to the one end when it has gone to the other, so what waits here is bounded by the windows that
-we offer. The proxy speaks HTTP/2 to the sandbox only where the server beyond speaks it too: nothing is translated.
+we offer. What is not bytes of a body has bounds of its own: what one read may cause before it must have gone out, what
+is remembered of streams that ended, settings, trailers.
+
+The proxy speaks HTTP/2 to the sandbox only where the server beyond speaks it too: nothing is translated.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import anyio
+import anyio.lowlevel
 import h2.config
 import h2.connection
 import h2.errors
@@ -32,9 +35,15 @@ _NOT_ENDED = (h2.exceptions.ProtocolError, KeyError)
 class _Waiting:
     """What is still to go out on a stream: bytes, then trailers or nothing, then its end."""
 
-    parts: deque[bytes] = field(default_factory=deque)
+    data: bytearray = field(default_factory=bytearray)
     trailers: Headers | None = None
     ended: bool = False
+
+
+class _State(h2.connection.H2Connection):
+    """The library's state, which remembers fewer streams that ended: it keeps them to know late frames by."""
+
+    MAX_CLOSED_STREAMS = limits.HTTP2_CLOSED_MAX
 
 
 class _Side:
@@ -43,11 +52,12 @@ class _Side:
     def __init__(self, channel: Channel, *, client: bool) -> None:
         self.channel = channel
         config = h2.config.H2Configuration(client_side=client, header_encoding=None)
-        self.state = h2.connection.H2Connection(config)
+        self.state = _State(config)
         self.twins: dict[int, int] = {}
         self.waiting: dict[int, _Waiting] = {}
         self.finished: set[int] = set()
         """Streams on which we have said all at this end; one that is ended twice is an error to the library."""
+        self._out = bytearray()
         self._flushing = anyio.Lock()
         values = {
             _SettingCode.ENABLE_PUSH: 0,
@@ -59,9 +69,15 @@ class _Side:
         self.state.initiate_connection()
         self.state.increment_flow_control_window(limits.HTTP2_WINDOW_BYTES)
 
+    def gather(self) -> int:
+        """Take what is to go out from the state; how many bytes wait for it now."""
+        self._out += self.state.data_to_send()
+        return len(self._out)
+
     async def flush(self) -> None:
         async with self._flushing:
-            while data := self.state.data_to_send():
+            while self.gather():
+                data, self._out = bytes(self._out), bytearray()
                 await self.channel.send(data)
 
 
@@ -83,10 +99,17 @@ class _Bridge:
             if not data:
                 return
             await count(len(data))
-            for event in source.state.receive_data(data):
+            events = source.state.receive_data(data)
+            for event in events:
                 self._take(event, source, target)
+                # Some bytes may be a hundred requests, each of which grows on its way.
+                if source.gather() + target.gather() > limits.HTTP2_OUT_BYTES_MAX:
+                    await source.flush()
+                    await target.flush()
             await source.flush()
             await target.flush()
+            if len(events) > limits.HTTP2_EVENTS_IN_TURN:
+                await anyio.lowlevel.checkpoint()  # others want their turn, too
 
     async def up(self) -> None:
         async def count(size_bytes: int) -> None:
@@ -108,12 +131,14 @@ class _Bridge:
         elif isinstance(event, h2.events.DataReceived):
             self._data(event, source, target)
         elif isinstance(event, h2.events.TrailersReceived):
-            self._end(target, source.twins.get(event.stream_id or 0), event.headers if source is self.server else None)
+            self._trailers(event, source, target)
         elif isinstance(event, h2.events.StreamEnded):
             self._end(target, source.twins.get(event.stream_id or 0), None)
         elif isinstance(event, h2.events.StreamReset):
-            self._reset(target, source.twins.pop(event.stream_id or 0, None), event.error_code)
+            self._give_up(source, target, event.stream_id or 0, event.error_code)
         elif isinstance(event, h2.events.WindowUpdated | h2.events.RemoteSettingsChanged):
+            if len(source.state.remote_settings) > limits.HTTP2_SETTINGS_MAX:
+                raise h2.exceptions.ProtocolError("more settings than there are")
             # Room at this end: what waits for it comes from the other.
             for stream_id in list(source.waiting):
                 self._send(source, target, stream_id)
@@ -153,7 +178,7 @@ class _Bridge:
         ]
         try:
             self.guest.state.send_headers(stream_id, headers)
-            self.guest.waiting[stream_id] = _Waiting(deque([body]), ended=True)
+            self.guest.waiting[stream_id] = _Waiting(bytearray(body), ended=True)
             self._send(self.guest, self.server, stream_id)
         except _NOT_ENDED:
             self.guest.waiting.pop(stream_id, None)
@@ -164,19 +189,28 @@ class _Bridge:
             try:
                 self.guest.state.send_headers(stream_id, event.headers or [])
             except _NOT_ENDED:
-                self._reset(self.server, event.stream_id, h2.errors.ErrorCodes.CANCEL)
+                self._give_up(self.guest, self.server, stream_id, h2.errors.ErrorCodes.CANCEL)
 
     def _data(self, event: h2.events.DataReceived, source: _Side, target: _Side) -> None:
         data, counted = event.data or b"", event.flow_controlled_length or 0
         stream_id = event.stream_id or 0
         twin = source.twins.get(stream_id)
         if twin is None:  # of a stream that was refused: read and forgotten
-            source.state.acknowledge_received_data(counted, stream_id)
+            _acknowledge(source, counted, stream_id)
             return
         if counted > len(data):
-            source.state.acknowledge_received_data(counted - len(data), stream_id)  # padding
-        target.waiting.setdefault(twin, _Waiting()).parts.append(data)
-        self._send(target, source, twin)
+            _acknowledge(source, counted - len(data), stream_id)  # padding
+        if data:
+            target.waiting.setdefault(twin, _Waiting()).data += data
+            self._send(target, source, twin)
+
+    def _trailers(self, event: h2.events.TrailersReceived, source: _Side, target: _Side) -> None:
+        stream_id, headers = event.stream_id or 0, list(event.headers or [])
+        if sum(len(name) + len(value) for name, value in headers) > limits.HTTP2_TRAILERS_BYTES_MAX:
+            self._give_up(source, target, stream_id, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
+            self._reset(source, stream_id, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
+            return
+        self._end(target, source.twins.get(stream_id), headers if source is self.server else None)
 
     def _end(self, target: _Side, stream_id: int | None, trailers: object) -> None:
         if stream_id is None or stream_id in target.finished:
@@ -192,17 +226,15 @@ class _Bridge:
         waiting = target.waiting[stream_id]
         origin = target.twins.get(stream_id)
         try:
-            while waiting.parts:
-                part = waiting.parts[0]
+            while waiting.data:
                 room = min(target.state.local_flow_control_window(stream_id), target.state.max_outbound_frame_size)
-                if room <= 0 and part:
+                if room <= 0:
                     return
-                target.state.send_data(stream_id, part[:room])
-                waiting.parts.popleft()
-                if len(part) > room:
-                    waiting.parts.appendleft(part[room:])
-                if origin is not None and part:
-                    source.state.acknowledge_received_data(min(room, len(part)), origin)
+                part = bytes(waiting.data[:room])
+                target.state.send_data(stream_id, part)
+                del waiting.data[: len(part)]
+                if origin is not None:
+                    _acknowledge(source, len(part), origin)
             if waiting.ended:
                 del target.waiting[stream_id]
                 self._finish(target, source, stream_id)
@@ -211,7 +243,7 @@ class _Bridge:
                 else:
                     target.state.end_stream(stream_id)
         except _NOT_ENDED:  # the stream is gone at this end: so is what waited for it
-            target.waiting.pop(stream_id, None)
+            self._drop(target, source, stream_id)
 
     def _finish(self, target: _Side, source: _Side, stream_id: int) -> None:
         """This end has been told all; when the other has too, the pair is forgotten."""
@@ -223,16 +255,36 @@ class _Bridge:
         elif origin is not None:
             target.finished.add(stream_id)
 
-    def _reset(self, target: _Side, stream_id: int | None, code: object) -> None:
-        if stream_id is None:
-            return
-        target.waiting.pop(stream_id, None)
+    def _give_up(self, source: _Side, target: _Side, stream_id: int, code: object) -> None:
+        """A stream that is over at the one end is reset at the other, and forgotten at both."""
+        self._drop(source, target, stream_id)
+        source.finished.discard(stream_id)
+        twin = source.twins.pop(stream_id, None)
+        if twin is not None:
+            self._reset(target, twin, code)
+
+    def _drop(self, side: _Side, other: _Side, stream_id: int) -> None:
+        """Forget what waits for a stream. Where it came from it counts as taken, or the connection's window shrinks."""
+        waiting, origin = side.waiting.pop(stream_id, None), side.twins.get(stream_id)
+        if waiting is not None and waiting.data and origin is not None:
+            _acknowledge(other, len(waiting.data), origin)
+
+    def _reset(self, target: _Side, stream_id: int, code: object) -> None:
+        source = self.guest if target is self.server else self.server
+        self._drop(target, source, stream_id)
         target.twins.pop(stream_id, None)
         target.finished.discard(stream_id)
         try:
             target.state.reset_stream(stream_id, code if isinstance(code, int) else 0)
         except _NOT_ENDED:
             return  # it has ended there already
+
+
+def _acknowledge(side: _Side, size_bytes: int, stream_id: int) -> None:
+    try:
+        side.state.acknowledge_received_data(size_bytes, stream_id)
+    except _NOT_ENDED:
+        return  # the stream has ended; the connection's part of it is done
 
 
 async def serve(gate: Gate, flow: Flow, inside: Channel, outside: Channel, site: Site) -> None:
