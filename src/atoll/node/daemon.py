@@ -35,7 +35,7 @@ from atoll.node.hostopen import host_open
 from atoll.node.images import Image
 from atoll.node.incoming import Incomings
 from atoll.node.install.layout import Layout
-from atoll.node.instance import Instance, Steps, demolish
+from atoll.node.instance import Instance, demolish
 from atoll.node.journal import Entry
 from atoll.node.networkport import NetworkPort
 from atoll.node.series import Series
@@ -43,6 +43,7 @@ from atoll.node.snapshotfile.signing import Signing
 from atoll.node.snapshots import Snapshots
 from atoll.node.spares import Spares
 from atoll.node.stateport import StatePort
+from atoll.node.steps import Steps
 from atoll.node.transfers import Transfers
 from atoll.node.volumeport import VolumePort, VolumeRoom
 from atoll.node.warm import WarmPool

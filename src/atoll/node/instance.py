@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -31,6 +30,7 @@ from atoll.node.disks.pool import meaning, pool_full, wanting_room
 from atoll.node.guestlink import GuestLink
 from atoll.node.hashing import file_hashes
 from atoll.node.host import Host
+from atoll.node.identity import identity_of
 from atoll.node.images import Image, cpu_features
 from atoll.node.incoming import Incomings
 from atoll.node.journal import Entry
@@ -41,23 +41,8 @@ from atoll.node.network.netns import Network
 from atoll.node.network.plan import Pair
 from atoll.node.portdial import PortDial
 from atoll.node.runtime.base import Box, Seen
-from atoll.wire import guest
+from atoll.node.steps import Steps
 from atoll.wire.node import GuestStream
-
-
-class Steps:
-    """Where the time of a creation goes, in milliseconds."""
-
-    def __init__(self) -> None:
-        self.ms: dict[str, float] = {}
-        self.failed: list[str] = []
-        """Faster ways that were tried and failed."""
-        self._last_s = time.perf_counter()
-
-    def done(self, step: str) -> None:
-        now_s = time.perf_counter()
-        self.ms[step] = round((now_s - self._last_s) * 1000, 3)
-        self._last_s = now_s
 
 
 class Instance:
@@ -218,7 +203,7 @@ class Instance:
         cpu_s = self._host.cgroups.cpu_s(self._host.names.cgroup(entry.box_id))
         self.entry = replace(entry, live=self.entry.live, env=dict(env), cpu_base_s=cpu_s)
         self._host.journal.write(self.entry)
-        identity = {**_identity(self.entry, env), "copied": self._copied, "rest_after_s": rest_s or None}
+        identity = {**identity_of(self.entry, env), "copied": self._copied, "rest_after_s": rest_s or None}
         async with self.guest.calling("identity", identity, timeout_s=timeout_s, rest_s=rest_s) as answer:
             await self.gate_open()  # while the guest works: nothing of its owner's runs before it has answered
             await answer()
@@ -529,17 +514,6 @@ class Instance:
             used_bytes = pool.disk_usage_bytes(self.entry.box_id)
             return used_bytes + limits.DISK_FULL_BYTES > limit_bytes or pool.free_bytes() < limits.DISK_FULL_BYTES
         return False
-
-
-def _identity(entry: Entry, env: Mapping[str, str]) -> dict[str, Any]:
-    """What makes a sandbox itself. The machine id follows from the sandbox's id, so it is the same after a restart."""
-    return {
-        "token_hash": guest.token_hash(entry.token),
-        "hostname": entry.hostname,
-        "machine_id": hashlib.sha256((entry.sandbox_id or entry.box_id).encode()).hexdigest()[:32],
-        "processes_max": entry.resources.pids,
-        "env": dict(env),
-    }
 
 
 def _not_ready(exited: bool, said: str) -> AtollError:

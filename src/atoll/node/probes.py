@@ -27,11 +27,12 @@ from atoll.node.host import Host
 from atoll.node.hostopen import host_open
 from atoll.node.images import Boot, Image
 from atoll.node.install.layout import Layout, loader_name
-from atoll.node.instance import Instance, Steps
+from atoll.node.instance import Instance
 from atoll.node.journal import Entry
 from atoll.node.names import HostNames
 from atoll.node.network import netns
 from atoll.node.network.plan import Pair
+from atoll.node.steps import Steps
 from atoll.wire import guest as wire
 
 _SCRIPT = Path(__file__).with_name("probe_script.py")

@@ -30,9 +30,10 @@ from atoll.node.disks.pool import meaning
 from atoll.node.host import Host
 from atoll.node.imagelook import looking
 from atoll.node.images import Image, cpu_features, restore_refusal
-from atoll.node.instance import Instance, Steps, demolish
+from atoll.node.instance import Instance, demolish
 from atoll.node.journal import Entry
 from atoll.node.spares import Spares
+from atoll.node.steps import Steps
 from atoll.node.warm import WarmPool
 from atoll.wire.node import DiskChange, ImageTaken, SandboxOrder
 

@@ -16,8 +16,9 @@ from atoll.model.resources import Resources
 from atoll.model.volume import VolumeMount
 from atoll.node import standby, volumes
 from atoll.node.host import Host
-from atoll.node.instance import Instance, Steps
+from atoll.node.instance import Instance
 from atoll.node.snapshots import Snapshots
+from atoll.node.steps import Steps
 from atoll.node.transfers import Transfers
 from atoll.wire.node import DiskChange, ImageArrived, ImageTaken, SandboxOrder, SandboxStarted
 

@@ -26,9 +26,10 @@ from atoll.model.resources import Resources
 from atoll.node import admission, templates, warmimages
 from atoll.node.host import Host
 from atoll.node.images import Boot, Image
-from atoll.node.instance import Instance, Steps
+from atoll.node.instance import Instance
 from atoll.node.shelf import Shelf
 from atoll.node.spares import Spares
+from atoll.node.steps import Steps
 from atoll.wire.node import WarmCount
 
 log = structlog.get_logger("atoll.node")

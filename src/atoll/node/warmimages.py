@@ -19,8 +19,9 @@ from atoll.model.template import Template
 from atoll.node import templates
 from atoll.node.host import Host
 from atoll.node.images import FORMAT, Image, cpu_features
-from atoll.node.instance import Instance, Steps
+from atoll.node.instance import Instance
 from atoll.node.spares import Spares
+from atoll.node.steps import Steps
 from atoll.wire import guest
 
 log = structlog.get_logger("atoll.node")

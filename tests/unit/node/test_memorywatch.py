@@ -55,9 +55,11 @@ class Box:
         self.leases.append(theirs)
         return ours
 
-    def answer(self) -> None:
+    def heard_after(self, moment_s: float) -> bool:
+        """Answer what was said; whether an answer was heard since."""
         with contextlib.suppress(BlockingIOError):
             self.leases[-1].send(self.leases[-1].recv(64))
+        return self.watched._heard_s > moment_s
 
     def woken(self) -> bool:
         """Whether the last lease has ended."""
@@ -151,7 +153,7 @@ async def test_signs_of_life_are_given_and_heard(watch: MemoryWatch, box: Box, m
     monkeypatch.setattr(limits, "MEMORY_WATCH_SIGN_S", 0.02)
     await wait_for(lambda: box.watched.resting)
     leased_s = box.watched._heard_s
-    await wait_for(lambda: box.answer() or box.watched._heard_s > leased_s)
+    await wait_for(lambda: box.heard_after(leased_s))
     await wait_for(lambda: not box.watched.heard_lately())  # nobody answers any more
     box.leases[-1].close()
     await wait_for(lambda: len(box.leases) == 2)  # a guest that was restored has lost it, and gets another

@@ -61,6 +61,9 @@ class Peer:
                 self.events += self.state.receive_data(data)
                 await self.say()
 
+    def is_answered(self) -> bool:
+        return any(isinstance(event, h2.events.PingAckReceived) for event in self.events)
+
     def streams(self, kind: type[h2.events.Event]) -> list[int]:
         return [event.stream_id for event in self.events if isinstance(event, kind)]  # type: ignore[attr-defined]
 
@@ -100,7 +103,7 @@ class Stage:
             peer.state.ping(b"settled!")
             await peer.say()
         for peer in (self.guest, self.server):
-            await peer.hear(lambda peer=peer: any(isinstance(e, h2.events.PingAckReceived) for e in peer.events))
+            await peer.hear(peer.is_answered)
 
 
 @contextlib.contextmanager
