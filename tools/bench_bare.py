@@ -18,7 +18,7 @@ from typing import Any
 
 from atoll import Sandbox
 from atoll.model.resources import Resources
-from atoll.node import bundling, instance, spawn
+from atoll.node import bundling, ending, spawn
 from atoll.node.guestlink import GuestLink
 from atoll.node.host import Host
 from atoll.node.hostopen import host_open
@@ -191,7 +191,7 @@ class Bare:
         finally:
             self._run("delete", "--force", bundle.box_id)
             network.close()
-            asyncio.run(instance.demolish(host, entry))
+            asyncio.run(ending.demolish(host, entry))
             shutil.rmtree(folder, ignore_errors=True)
 
     def _run(self, *command: str) -> None:

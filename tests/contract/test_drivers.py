@@ -13,7 +13,7 @@ import pytest
 
 from atoll.model.errors import AtollError, Conflict, GuestFailed
 from atoll.model.resources import Resources
-from atoll.node import bundling, instance
+from atoll.node import bundling, ending
 from atoll.node.host import Host
 from atoll.node.hostopen import host_open
 from atoll.node.install.layout import Layout
@@ -130,4 +130,4 @@ async def _bundle(host: Host, argv: tuple[str, ...] | None = None) -> AsyncItera
         yield replace(bundle, argv=argv) if argv else bundle
     finally:
         network.close()
-        await instance.demolish(host, entry)
+        await ending.demolish(host, entry)

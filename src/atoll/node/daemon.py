@@ -30,12 +30,13 @@ from atoll.model.usage import Sample
 from atoll.node import admission, hostboot, inventory, metering, startlog, templates
 from atoll.node.egress.egress import EgressSettings
 from atoll.node.egress.masking import masked_stream, unskipped
+from atoll.node.ending import demolish
 from atoll.node.host import Host
 from atoll.node.hostopen import host_open
 from atoll.node.images import Image
 from atoll.node.incoming import Incomings
 from atoll.node.install.layout import Layout
-from atoll.node.instance import Instance, demolish
+from atoll.node.instance import Instance
 from atoll.node.journal import Entry
 from atoll.node.networkport import NetworkPort
 from atoll.node.series import Series

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
@@ -20,13 +19,14 @@ from typing import Any
 import anyio
 
 from atoll.model import limits
-from atoll.model.errors import AtollError, GuestFailed
+from atoll.model.errors import AtollError
 from atoll.model.lifecycle import EndReason
 from atoll.model.resources import Resources
 from atoll.node import volumes
 from atoll.node.activity import Activity
 from atoll.node.bundling import GUEST_PORT, bundle_of
 from atoll.node.disks.pool import meaning, pool_full, wanting_room
+from atoll.node.ending import cause_of, demolish, not_ready
 from atoll.node.guestlink import GuestLink
 from atoll.node.hashing import file_hashes
 from atoll.node.host import Host
@@ -36,7 +36,6 @@ from atoll.node.incoming import Incomings
 from atoll.node.journal import Entry
 from atoll.node.memorytake import MemoryTake
 from atoll.node.memorywatch import Watched
-from atoll.node.network import netns
 from atoll.node.network.netns import Network
 from atoll.node.network.plan import Pair
 from atoll.node.portdial import PortDial
@@ -284,7 +283,7 @@ class Instance:
                     break
                 except GuestFailed as error:
                     if exited or time.monotonic() > deadline_s:
-                        failure = _not_ready(exited, f"{error.detail}\n{self._box.console()}")
+                        failure = not_ready(exited, f"{error.detail}\n{self._box.console()}")
                     else:
                         await asyncio.sleep(0.001)
             tasks.cancel_scope.cancel()
@@ -440,7 +439,7 @@ class Instance:
             tasks.cancel_scope.cancel()
         if silent:
             return EndReason.GUEST_UNRESPONSIVE, f"the guest did not answer {limits.PINGS_MISSED_MAX} times in a row"
-        return self._cause()
+        return cause_of(self._host, self.entry)
 
     @property
     def alive(self) -> bool:
@@ -497,39 +496,3 @@ class Instance:
                 missed = 0
             except (AtollError, TimeoutError):
                 missed += 1
-
-    def _cause(self) -> tuple[EndReason, str]:
-        cgroup = self._host.names.cgroup(self.entry.box_id)
-        if self._host.cgroups.oom_kills(cgroup):
-            return EndReason.OUT_OF_MEMORY, f"it needed more than {self.entry.resources.memory_bytes} bytes of memory"
-        if self._host.cgroups.pids_refused(cgroup):
-            return EndReason.PIDS, f"it needed more than {self.entry.resources.pids} processes"
-        if self._disk_full():
-            return EndReason.DISK, "its runtime ended when there was no space left on its disk"
-        return EndReason.RUNTIME_DIED, "its runtime ended unexpectedly"
-
-    def _disk_full(self) -> bool:
-        pool, limit_bytes = self._host.pool, self.entry.resources.disk_bytes
-        with contextlib.suppress(AtollError):
-            used_bytes = pool.disk_usage_bytes(self.entry.box_id)
-            return used_bytes + limits.DISK_FULL_BYTES > limit_bytes or pool.free_bytes() < limits.DISK_FULL_BYTES
-        return False
-
-
-def _not_ready(exited: bool, said: str) -> AtollError:
-    """What is told when a sandbox does not come up."""
-    what = "ended while it started" if exited else f"did not answer within {limits.BOOT_S_MAX:g} s"
-    return GuestFailed(f"the sandbox {what}", code="start_failed", detail=said)
-
-
-async def demolish(host: Host, entry: Entry) -> None:
-    """Remove every trace of a box, in the order in which one thing holds another; idempotent. The entry goes last."""
-    folder = host.names.box_folder(entry.box_id)
-    if folder.exists():
-        await host.driver.discard(entry.box_id, folder)
-    await asyncio.to_thread(host.cgroups.remove, host.names.cgroup(entry.box_id))
-    await netns.pair_remove(Pair.of(host.names, entry.slot))
-    await asyncio.to_thread(host.pool.disk_delete, entry.box_id)
-    await asyncio.to_thread(host.pool.disk_aside_delete, entry.box_id)
-    await asyncio.to_thread(shutil.rmtree, folder, True)
-    host.journal.remove(entry.box_id)

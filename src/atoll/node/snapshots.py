@@ -27,10 +27,11 @@ from atoll.model import ids, limits
 from atoll.model.errors import AtollError, Conflict, NotFound
 from atoll.node.disks import compare
 from atoll.node.disks.pool import meaning
+from atoll.node.ending import demolish
 from atoll.node.host import Host
 from atoll.node.imagelook import looking
 from atoll.node.images import Image, cpu_features, restore_refusal
-from atoll.node.instance import Instance, demolish
+from atoll.node.instance import Instance
 from atoll.node.journal import Entry
 from atoll.node.spares import Spares
 from atoll.node.steps import Steps
