@@ -57,7 +57,7 @@ _CODES: tuple[tuple[type[AtollError], str], ...] = (
     (Conflict, "failed_precondition"),
     (LimitExceeded, "resource_exhausted"),
     (TooLarge, "resource_exhausted"),
-    (OutOfSpace, "resource_exhausted"),
+    (OutOfSpace, "internal"),  # clients take the other word for a limit of requests
     (DeadlineExceeded, "deadline_exceeded"),
     (Unavailable, "unavailable"),
     (GuestFailed, "unavailable"),

@@ -196,7 +196,7 @@ async def list_page(ask: Ask) -> None:
 
 
 async def _ordered(ask: Ask, query: Query, cursor: str | None, limit: int) -> tuple[list[Sandbox], str | None]:
-    """Pages of all that live, oldest first or begun after a moment; the cursor is how many came before."""
+    """Pages of all that live, oldest first or begun after a moment."""
     found: list[Sandbox] = []
     place: str | None = None
     while True:
@@ -205,12 +205,9 @@ async def _ordered(ask: Ask, query: Query, cursor: str | None, limit: int) -> tu
         place = page.next
         if place is None or len(found) >= limits.LIST_ENTRIES_MAX:
             break
-    found.sort(key=shapes.begun_at, reverse=ask.query.get("order") != "asc")
     after = shapes.moment_of(ask.query.get("startedAfter", ""))
     found = [sandbox for sandbox in found if after is None or shapes.begun_at(sandbox) >= after]
-    skipped = shapes.place_of(cursor)
-    more = len(found) > skipped + limit
-    return found[skipped : skipped + limit], str(skipped + limit) if more else None
+    return shapes.page_of(found, cursor, limit, newest_first=ask.query.get("order") != "asc")
 
 
 async def metrics(ask: Ask) -> None:

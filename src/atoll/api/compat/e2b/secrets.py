@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -65,11 +65,13 @@ async def show(ask: Ask) -> None:
 
 
 async def list_all(ask: Ask) -> None:
-    found = await ask.control.secrets.list(ask.principal)
-    first = shapes.place_of(ask.query.get("nextToken") or None)
-    last = first + shapes.page_size(ask.query.get("limit", ""), _ITEMS_MAX)
-    more = {"x-next-token": str(last)} if last < len(found) else {}
-    await ask.answer([shape(secret) for secret in found[first:last]], headers=more)
+    """By name; a page begins after the name that the one before ended with."""
+    after = unquote(ask.query.get("nextToken", ""))
+    known = sorted(await ask.control.secrets.list(ask.principal), key=lambda secret: secret.name)
+    found = [secret for secret in known if secret.name > after]
+    page = found[: shapes.page_size(ask.query.get("limit", ""), _ITEMS_MAX)]
+    more = {"x-next-token": quote(page[-1].name)} if len(page) < len(found) else {}
+    await ask.answer([shape(secret) for secret in page], headers=more)
 
 
 async def delete(ask: Ask) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
@@ -30,6 +30,7 @@ AGENT_VERSION: Final = "0.6.13"
 CLIENT_ID: Final = "atoll"
 
 _MIB = 1024 * 1024
+_MILLISECONDS_FROM: Final = 100_000_000_000
 _UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 
 # E2B's names of templates that are the same thing under another name here.
@@ -274,18 +275,47 @@ def moment_of(text: str) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+def page_of(
+    found: list[Sandbox], cursor: str | None, limit: int, *, newest_first: bool
+) -> tuple[list[Sandbox], str | None]:
+    """Those after a cursor, which is a place in the order: what comes and goes between pages hides nothing else."""
+    order = sorted(found, key=_place, reverse=newest_first)
+    if cursor is not None:
+        last = _place_in(cursor)
+        order = [one for one in order if (_place(one) < last if newest_first else _place(one) > last)]
+    page = order[:limit]
+    return page, "{}.{}".format(*_place(page[-1])) if len(order) > limit else None
+
+
+def _place(sandbox: Sandbox) -> tuple[int, str]:
+    return (begun_at(sandbox) - _UNKNOWN) // timedelta(microseconds=1), sandbox.id
+
+
+def _place_in(cursor: str) -> tuple[int, str]:
+    begun_us, _, sandbox_id = cursor.partition(".")
+    return _number(begun_us, 18), sandbox_id
+
+
 def place_of(cursor: str | None) -> int:
     """A place in a list that is numbered."""
-    if cursor is None:
-        return 0
-    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 9:
+    return 0 if cursor is None else _number(cursor, 9)
+
+
+def _number(text: str, digits_max: int) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > digits_max:
         raise InvalidArgument("nextToken is not one of ours", code="invalid_query")
-    return int(cursor)
+    return int(text)
 
 
 def in_range(now_s: float, start: str, end: str) -> bool:
     """Whether now is between two moments in unix seconds, each of which may be missing."""
     try:
-        return (not start or int(float(start)) <= now_s) and (not end or int(float(end)) + 1 >= now_s)
+        return (not start or _seconds(start) <= now_s) and (not end or _seconds(end) + 1 >= now_s)
     except (ValueError, OverflowError):
         raise InvalidArgument("start and end are unix seconds", code="invalid_query") from None
+
+
+def _seconds(moment: str) -> int:
+    """Python's client of 2025 tells milliseconds; no moment in seconds has that many digits before the year 5138."""
+    told = int(float(moment))
+    return told // 1000 if told >= _MILLISECONDS_FROM else told

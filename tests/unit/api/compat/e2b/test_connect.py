@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll.api.compat.e2b import connect
-from atoll.model.errors import Conflict, GuestFailed, InvalidArgument, NotFound, TooLarge
+from atoll.model.errors import Conflict, GuestFailed, InvalidArgument, NotFound, OutOfSpace, TooLarge
 
 
 @given(st.lists(st.binary(max_size=200), max_size=5), st.integers(1, 50))
@@ -45,6 +45,7 @@ def test_compressed_and_endless_messages_are_refused() -> None:
         (Conflict("x", code="exists"), "already_exists", 409),
         (NotFound("x"), "not_found", 404),
         (GuestFailed("x"), "unavailable", 503),
+        (OutOfSpace("x"), "internal", 500),
     ],
 )
 def test_errors_have_the_codes_that_clients_know(error: InvalidArgument, code: str, status: int) -> None:

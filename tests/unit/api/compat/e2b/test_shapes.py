@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -101,8 +102,30 @@ def test_use_is_what_lies_between_two_looks() -> None:
     assert (shown["cpuUsedPct"], shown["memUsed"], shown["diskUsed"], shown["timestampUnix"]) == (20.0, 200, 8, 15)
     assert shapes.in_range(15, "10", "20")
     assert not shapes.in_range(15, "16", "")
+    now_s = 1_793_000_000
+    assert shapes.in_range(now_s, f"{now_s - 5}000", f"{now_s + 5}000")  # clients of 2025 tell milliseconds
+    assert not shapes.in_range(now_s, f"{now_s + 5}000", "")
     with pytest.raises(InvalidArgument):
         shapes.in_range(15, "never", "")
+
+
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_a_page_goes_on_where_the_last_one_ended(newest_first: bool) -> None:
+    """Also when the one that it ended with is gone, or several began at the same moment."""
+    made = [replace(sandbox(), id=f"sb{number}") for number in (1, 2, 3)]
+    made.append(replace(sandbox(), id="sb0", started_at=MOMENT + timedelta(microseconds=1)))
+    expected = ["sb0", "sb3", "sb2", "sb1"] if newest_first else ["sb1", "sb2", "sb3", "sb0"]
+    left, cursor = list(made), None
+    seen: list[str] = []
+    while True:
+        (found,), cursor = shapes.page_of(left, cursor, 1, newest_first=newest_first)
+        seen.append(found.id)
+        left.remove(found)
+        if cursor is None:
+            break
+    assert seen == expected
+    with pytest.raises(InvalidArgument):
+        shapes.page_of(made, "nonsense", 1, newest_first=newest_first)
 
 
 def test_a_template_has_every_field_and_a_uuid() -> None:
