@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 
 from atoll.model import limits
-from atoll.model.errors import AtollError
+from atoll.model.errors import AtollError, GuestFailed
 from atoll.model.lifecycle import EndReason
 from atoll.model.resources import Resources
 from atoll.node import volumes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
@@ -12,29 +13,56 @@ from pathlib import Path
 import pytest
 
 from atoll.testing.server import Server
+from tests.compat.e2b import proxy
 from tests.compat.e2b.clients import WHOLE
 
-collect_ignore = [] if WHOLE else ["test_cli.py"]  # its packages are large, and the SDKs use the same API
+# The packages of the command line are large, and the SDKs use the same API. What is called shows only in all programs.
+collect_ignore = [] if WHOLE else ["test_cli.py", "test_driven.py"]
 
 Environment = dict[str, str]
 
 
 @pytest.fixture(scope="package")
-def headers_mode(make_data_dir: Callable[[], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
-    """One address for everything."""
-    yield from _served(Server(make_data_dir(), {}), tmp_path_factory.mktemp("home"))
+def forward_proxy() -> Iterator[Environment]:
+    with proxy.proxy() as variables:
+        yield variables
 
 
 @pytest.fixture(scope="package")
-def domain_mode(make_data_dir: Callable[[], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+def headers_mode(
+    make_data_dir: Callable[[], Path], tmp_path_factory: pytest.TempPathFactory, forward_proxy: Environment
+) -> Iterator[Environment]:
+    """One address for everything."""
+    with _served(Server(make_data_dir(), {}), tmp_path_factory.mktemp("home")) as environment:
+        yield environment | forward_proxy
+
+
+@pytest.fixture(scope="package")
+def domain_mode(
+    make_data_dir: Callable[[], Path], tmp_path_factory: pytest.TempPathFactory, forward_proxy: Environment
+) -> Iterator[Environment]:
     """A name for each port of each sandbox, with TLS."""
-    yield from _served(Server(make_data_dir(), {"ATOLL_TLS": "true"}), tmp_path_factory.mktemp("home"), "--domain")
+    server = Server(make_data_dir(), {"ATOLL_TLS": "true"})
+    with _served(server, tmp_path_factory.mktemp("home"), "--domain") as environment:
+        yield environment | forward_proxy
 
 
+@pytest.fixture(scope="package")
+def errors_mode(make_data_dir: Callable[[], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    """One address for everything, and a sandbox whose disk is soon full: E2B's clients cannot ask for one."""
+    server = Server(make_data_dir(), {})
+    with _served(server, tmp_path_factory.mktemp("home")) as environment:
+        small = server.create("base", disk="64MiB", timeout_s=3600)
+        yield environment | {"SMALL_DISK": small.id}
+
+
+@contextlib.contextmanager
 def _served(server: Server, home: Path, *flags: str) -> Iterator[Environment]:
     server.start()
-    yield environment_of(server, home, *flags)
-    server.close()
+    try:
+        yield environment_of(server, home, *flags)
+    finally:
+        server.close()
 
 
 def environment_of(server: Server, home: Path, *flags: str) -> Environment:

@@ -29,7 +29,7 @@ def done(
         server.start()
         try:
             environment = environment_of(server, folder) | {"UPSTREAM": f"https://good.test:{TLS_PORT}"}
-            outcomes = Client("python", "new").run(PROGRAM, environment)
+            outcomes = Client("python", "new").run(PROGRAM, environment).outcomes
             yield outcomes, [*servers.tls.seen, server.log()]
         finally:
             server.close()
