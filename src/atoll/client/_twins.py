@@ -43,18 +43,31 @@ class AsyncShared(Generic[T]):
             self._values.set(fresh)
             return fresh
 
+    def lock(self) -> AbstractContextManager[object]:
+        """Nobody else runs between two awaits."""
+        return nullcontext()
+
 
 class Shared(Generic[T]):
     """One value per configuration and process: a forked child must not write to its parent's connections."""
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self._pid = os.getpid()
+        self._lock = threading.Lock()
         self._values: dict[Config, T] = {}
 
     def values(self) -> dict[Config, T]:
-        if self._pid != os.getpid():
-            self._pid, self._values = os.getpid(), {}
+        """With the lock held, if they are to be changed."""
         return self._values
+
+    def lock(self) -> AbstractContextManager[object]:
+        """One thread at a time may count users and open or close what they share."""
+        if self._pid != os.getpid():
+            self._begin()
+        return self._lock
 
 
 class AsyncBeside:

@@ -65,8 +65,7 @@ class AsyncTransport:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._line = _line(config)
-        self._closed = False
+        self._line: httpx2.AsyncClient | httpx2.AsyncHTTPTransport | None = None
         self._headers = {
             "authorization": f"Bearer {config.api_key}",
             "user-agent": "atoll-sdk",
@@ -77,21 +76,25 @@ class AsyncTransport:
     @classmethod
     def acquire(cls, config: Config) -> AsyncTransport:
         """The shared one for this server. Each acquire needs its `release`."""
-        values = _shared.values()
-        transport = values.get(config)
-        if transport is None:
-            transport = values[config] = cls(config)
-        transport._users += 1
-        return transport
+        with _shared.lock():
+            values = _shared.values()
+            transport = values.get(config)
+            if transport is None:
+                transport = values[config] = cls(config)
+            transport._users += 1
+            return transport
 
     async def release(self) -> None:
-        self._users -= 1
-        if self._users == 0:
+        with _shared.lock():
+            self._users -= 1
+            if self._users > 0:
+                return
             values = _shared.values()
             if values.get(self.config) is self:
                 del values[self.config]
-            self._closed = True
-            await self._line.aclose()
+            line, self._line = self._line, None
+        if line is not None:
+            await line.aclose()
 
     async def call(
         self,
@@ -166,9 +169,10 @@ class AsyncTransport:
     @asynccontextmanager
     async def _in_use(self) -> AsyncIterator[None]:
         """A sandbox may still be asked how it ended after its user let go of it: then for this one request."""
-        self._users += 1
-        if self._closed:
-            self._line, self._closed = _line(self.config), False
+        with _shared.lock():
+            self._users += 1
+            if self._line is None:
+                self._line = _line(self.config)
         try:
             yield
         finally:
@@ -190,6 +194,7 @@ class AsyncTransport:
             await async_sleep(delay_s)
 
     async def _begin(self, request: httpx2.Request) -> httpx2.Response:
+        assert self._line is not None, "there is one while it is in use"
         if isinstance(self._line, httpx2.AsyncClient):
             return await self._line.send(request, stream=True)
         return await self._line.handle_async_request(request)

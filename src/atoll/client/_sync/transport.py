@@ -66,8 +66,7 @@ class Transport:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._line = _line(config)
-        self._closed = False
+        self._line: httpx2.Client | httpx2.HTTPTransport | None = None
         self._headers = {
             "authorization": f"Bearer {config.api_key}",
             "user-agent": "atoll-sdk",
@@ -78,21 +77,25 @@ class Transport:
     @classmethod
     def acquire(cls, config: Config) -> Transport:
         """The shared one for this server. Each acquire needs its `release`."""
-        values = _shared.values()
-        transport = values.get(config)
-        if transport is None:
-            transport = values[config] = cls(config)
-        transport._users += 1
-        return transport
+        with _shared.lock():
+            values = _shared.values()
+            transport = values.get(config)
+            if transport is None:
+                transport = values[config] = cls(config)
+            transport._users += 1
+            return transport
 
     def release(self) -> None:
-        self._users -= 1
-        if self._users == 0:
+        with _shared.lock():
+            self._users -= 1
+            if self._users > 0:
+                return
             values = _shared.values()
             if values.get(self.config) is self:
                 del values[self.config]
-            self._closed = True
-            self._line.close()
+            line, self._line = self._line, None
+        if line is not None:
+            line.close()
 
     def call(
         self,
@@ -167,9 +170,10 @@ class Transport:
     @contextmanager
     def _in_use(self) -> Iterator[None]:
         """A sandbox may still be asked how it ended after its user let go of it: then for this one request."""
-        self._users += 1
-        if self._closed:
-            self._line, self._closed = _line(self.config), False
+        with _shared.lock():
+            self._users += 1
+            if self._line is None:
+                self._line = _line(self.config)
         try:
             yield
         finally:
@@ -191,6 +195,7 @@ class Transport:
             sleep(delay_s)
 
     def _begin(self, request: httpx2.Request) -> httpx2.Response:
+        assert self._line is not None, "there is one while it is in use"
         if isinstance(self._line, httpx2.Client):
             return self._line.send(request, stream=True)
         return self._line.handle_request(request)
