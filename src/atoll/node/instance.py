@@ -354,6 +354,7 @@ class Instance:
             disk_bytes=await asyncio.to_thread(self._host.pool.disk_usage_bytes, entry.box_id),
         )
         await asyncio.to_thread(images.finish, image, passing=passing)
+        images.seal(image)
         return image
 
     @contextlib.asynccontextmanager

@@ -36,7 +36,7 @@ from atoll.node import beneath
 from atoll.testing.server import Server
 
 Mode = Literal["off", "once", "full", "kill"]
-PLAN = "ATOLL_TEST_FAULTS"
+PLAN = "FAULT_PLAN"
 
 _MODES: tuple[Mode, ...] = ("off", "once", "full", "kill")
 _SHAPE = struct.Struct("=III")  # mode, at, seen

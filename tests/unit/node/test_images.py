@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from dataclasses import replace
+from pathlib import Path
 
-from atoll.node.images import Boot, Image, restore_refusal
+import pytest
+
+from atoll.model.errors import Conflict
+from atoll.node import images as images_module
+from atoll.node.disks.pool import Pool
+from atoll.node.images import Boot, Image, Images, restore_refusal
+from atoll.node.names import HostNames
 
 IMAGE = Image(
     id="sn",
@@ -31,3 +40,44 @@ def test_a_disk_alone_boots_anywhere() -> None:
 
 def test_no_token_in_a_log() -> None:
     assert IMAGE.token not in repr(IMAGE)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> tuple[Images, Image, Path]:
+    """An image with one file, as the server that wrote it left it."""
+    images = Images(HostNames.of(tmp_path), Pool(tmp_path, None))
+    file = images.memory_path(IMAGE.id) / "checkpoint.img"
+    file.parent.mkdir()
+    file.write_bytes(b"memory")
+    image = replace(IMAGE, files={file.name: hashlib.sha256(b"memory").hexdigest()})
+    images.seal(image)
+    return images, image, file
+
+
+def test_what_was_written_here_and_not_touched_is_not_read_again(
+    written: tuple[Images, Image, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, image, _ = written
+
+    def read(_: Path) -> str:
+        raise AssertionError("it was read")
+
+    monkeypatch.setattr(images_module, "file_hash", read)
+    images.verify_but(image, "")
+    images.verify(image)
+
+
+def test_what_was_touched_since_is_looked_at(written: tuple[Images, Image, Path]) -> None:
+    """Also if it has its size and its time again: of the other time nobody but the kernel decides."""
+    images, image, file = written
+    before = file.stat()
+    file.write_bytes(b"MEMORY")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    while file.stat().st_ctime_ns == before.st_ctime_ns:  # the kernel's clock for files has a tick of milliseconds
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(Conflict) as caught:
+        images.verify(image)
+    assert caught.value.code == "image_damaged"
+    file.unlink()
+    with pytest.raises(Conflict):
+        images.verify_but(image, "")

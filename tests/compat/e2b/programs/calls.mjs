@@ -115,8 +115,8 @@ export async function case_commands_have_every_option({ Sandbox }) {
   await s.commands.sendStdin(running.pid, 'typed\n')
   await until(() => out === 'typed\n')
   assert.equal(await s.commands.kill(running.pid), true)
-  assert.equal(await s.commands.kill(running.pid), false)
   await assert.rejects(joined.wait(), (error) => error.name === 'CommandExitError' && error.error === 'signal: killed')
+  assert.equal(await s.commands.kill(running.pid), false)
   await assert.rejects(running.wait())
   const left = await s.commands.run('sleep 100', { background: true })
   await left.disconnect()
@@ -139,8 +139,8 @@ export async function case_terminals_have_every_option({ Sandbox }) {
   assert.match(output, /31 101[^]*me-root-\/tmp/)
   const other = await s.pty.create({ cols: 70, rows: 20, onData })
   assert.equal(await s.pty.kill(other.pid), true)
-  assert.equal(await s.pty.kill(other.pid), false)
   await assert.rejects(other.wait())
+  assert.equal(await s.pty.kill(other.pid), false)
   await s.kill()
 }
 

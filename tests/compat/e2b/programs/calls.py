@@ -191,6 +191,7 @@ async def case_a_terminal_has_every_option() -> None:
     assert b"me-root-/tmp" in b"".join(seen)
     other = await box.pty.create(PtySize(rows=20, cols=70), **heard)
     assert await box.pty.kill(other.pid) is True
+    await araised(e2b.CommandExitException, lambda: other.wait())
     assert await box.pty.kill(other.pid) is False
     await box.kill()
 
