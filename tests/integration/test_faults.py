@@ -26,6 +26,7 @@ pytestmark = pytest.mark.real
 
 ALL = os.environ.get("ATOLL_FAULTS") == "all"
 EVERY_ONE_MAX = 60
+ROOMLESS: tuple[Mode, ...] = ("full", "once") if ALL else ("full",)  # a disk that stays full is the harder case
 # `make test` has other tests of bad luck for these: test_state, test_state_luck, test_snapshot_files.
 TRIED_ELSEWHERE = {"pause", "resume", "snapshot", "fork"}
 KILLED_ELSEWHERE = {*TRIED_ELSEWHERE, "export", "import", "rollback", "volume snapshot", "volume clone"}
@@ -59,15 +60,9 @@ def points(steps: int, sample: set[int]) -> list[int]:
 
 
 @chosen(TRIED_ELSEWHERE)
-def test_a_disk_that_is_full_at_a_step_and_stays_so_leaves_nothing_half(stage: Stage, case: Case) -> None:
-    codes = swept(stage, case, "full")
-    assert codes <= {"disk_pool_full", "disk_full", "database_unavailable", ""}, codes
-
-
-@pytest.mark.skipif(not ALL, reason="a disk that stays full is the harder case")
-@chosen(TRIED_ELSEWHERE)
-def test_one_step_that_finds_no_room_leaves_nothing_half(stage: Stage, case: Case) -> None:
-    codes = swept(stage, case, "once")
+@pytest.mark.parametrize("mode", ROOMLESS)
+def test_a_disk_without_room_at_a_step_leaves_nothing_half(stage: Stage, case: Case, mode: Mode) -> None:
+    codes = swept(stage, case, mode)
     assert codes <= {"disk_pool_full", "disk_full", "database_unavailable", ""}, codes
 
 
