@@ -96,18 +96,18 @@ def test_a_create_is_done_once_even_if_the_server_was_killed_in_between(make_ser
 
 def test_a_create_whose_connection_breaks_is_repeated(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer is lost on its way; the SDK asks again with the same key and gets the sandbox that was made."""
-    real = httpx2.Client.send
+    real = httpx2.HTTPTransport.handle_request
     lost: list[str] = []
 
-    def send(self: httpx2.Client, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        response = real(self, request, **options)
+    def send(self: httpx2.HTTPTransport, request: httpx2.Request) -> httpx2.Response:
+        response = real(self, request)
         if request.method == "POST" and not lost:
             lost.append(json.loads(response.read())["sandbox"]["id"])
             response.close()
             raise httpx2.ReadError("broken", request=request)
         return response
 
-    monkeypatch.setattr(httpx2.Client, "send", send)
+    monkeypatch.setattr(httpx2.HTTPTransport, "handle_request", send)
     with server.create() as sandbox:
         assert [sandbox.id] == lost
 
