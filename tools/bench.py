@@ -152,6 +152,10 @@ def main() -> int:
     parser.add_argument("--sandboxes", type=int, default=SANDBOXES, help="how many `neighbours` makes")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if unknown := set(options.names) - set(BENCHES | BY_NAME_ONLY):
+        parser.error(
+            f"no such measurement: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES | BY_NAME_ONLY)}"
+        )
     rows: list[Row] = []
     with prepared(options.rounds, options.sandboxes) as bench:
         for name in options.names or BENCHES:

@@ -205,7 +205,7 @@ EVALUATION_FILES_MAX = 64  # files that an evaluation gives back
 EVALUATION_FILES_BYTES_MAX = 8 * MIB  # what those may weigh together; more is for a sandbox that stays
 CONTEXT_START_S_MAX = 60.0  # an interpreter that takes longer is stuck; Java inside takes some seconds
 CONTEXT_INTERRUPT_GRACE_S = 5.0  # between an interrupt and the end of an interpreter that does not react to it
-CONTEXT_REWARM_S = 5.0  # after a copy got its owner: then interpreters that had to go start again, in nobody's way
+CONTEXT_REWARM_S = 1.0  # after a copy got its owner: then interpreters that had to go are started again
 CONTEXT_RESEED_S_MAX = 5.0  # for an idle interpreter to draw new random numbers; a copy whose one does not is refused
 
 # --- the runtime's own needs ----------------------------------------------------------------------------------------
