@@ -40,15 +40,18 @@ class Usage:
 
 
 class MemoryGauge:
-    """The memory of one group, kept open to be read often. It raises OSError when the group is gone."""
+    """The memory of one group, kept open to be read often. Reading raises OSError when the group is gone."""
 
     def __init__(self, used: Path, stat: Path, held: Sequence[str]) -> None:
-        self._used_fd = os.open(used, os.O_RDONLY | os.O_CLOEXEC)
+        self._used = used
+        self._used_fd: int | None = None
         self._stat = stat
         self._held = held
 
     def used_bytes(self) -> int:
         """All of it, also what the kernel only keeps of files because there was room."""
+        if self._used_fd is None:
+            self._used_fd = os.open(self._used, os.O_RDONLY | os.O_CLOEXEC)
         return int(os.pread(self._used_fd, 64, 0))
 
     def held_bytes(self) -> int:
@@ -56,7 +59,10 @@ class MemoryGauge:
         return sum(_field(self._stat, name) for name in self._held)
 
     def close(self) -> None:
-        os.close(self._used_fd)
+        """Idempotent."""
+        fd, self._used_fd = self._used_fd, None
+        if fd is not None:
+            os.close(fd)
 
 
 class Cgroups(Protocol):

@@ -85,3 +85,19 @@ def test_a_group_that_goes_while_it_is_read_counts_as_nothing(tmp_path: Path) ->
     assert cgroups._field(tmp_path, "oom_kill") == 0
     assert cgroups._number(tmp_path) == 0
     assert cgroups._field(tmp_path / "gone", "oom_kill") == 0
+
+
+def test_a_gauge_reads_again_and_again_and_says_when_its_group_is_gone(tmp_path: Path) -> None:
+    group = tmp_path / "box"
+    group.mkdir()
+    (group / "memory.current").write_text("4096\n")
+    (group / "memory.stat").write_text("anon 1000\nfile 3000\nshmem 24\n")
+    gauge = cgroups.CgroupsV2(tmp_path).memory_gauge("box")
+    assert (gauge.used_bytes(), gauge.held_bytes()) == (4096, 1024)
+    (group / "memory.current").write_text("8192\n")
+    assert gauge.used_bytes() == 8192
+    gauge.close()
+    gauge.close()
+    (group / "memory.current").unlink()
+    with pytest.raises(FileNotFoundError):
+        gauge.used_bytes()
