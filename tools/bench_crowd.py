@@ -49,16 +49,14 @@ one()
 print(json.dumps([one() for _ in range(%d)]))
 """
 CROWD = """
-import os, select, socket, sys, time
+import select, socket, sys, time
 sys.path.insert(0, sys.argv[1])
-from atoll.node.network import netns
+from atoll.node.network import namespaces
 request = b"GET /x HTTP/1.1\\r\\nHost: good.test:%d\\r\\n\\r\\n"
 links = []
 for name in sys.argv[2:]:
-    fd = os.open(netns.NETNS_FOLDER / name, os.O_RDONLY)
-    with netns._inside(fd):
+    with namespaces.opened(name) as fd, namespaces.inside(fd):
         made = [socket.socket() for _ in range(%d)]
-    os.close(fd)
     for sock in made:
         sock.settimeout(30)
         sock.connect(("%s", %d))
