@@ -148,7 +148,8 @@ class Node(NetworkPort, VolumePort, StatePort):
     def _take_in(self, instance: Instance) -> None:
         self._instances[instance.entry.sandbox_id] = instance
         self._tasks.start_soon(self._watch, instance)
-        self._tasks.start_soon(instance.old_disk_remove)
+        if instance.moved_in:
+            self._tasks.start_soon(instance.old_disk_remove)
 
     async def _make(self, order: SandboxOrder, steps: Steps) -> tuple[str, Instance]:
         """The fastest way that is open: claim a live one, fill a shell, restore the warm image, or boot.

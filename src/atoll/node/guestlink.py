@@ -218,21 +218,18 @@ class GuestLink:
             raise errors.TooLarge(str(error), hint="send large content as a file") from error
         except (TypeError, ValueError) as error:
             raise errors.InvalidArgument(f"not a parameter for a guest: {error}") from error
-        connection: socket.socket | None = await self._open()
-        assert connection is not None
+        connection = await self._open()
         self._open_connections.add(connection)
         try:
             stream = GuestStream(connection, idle_s, bytes_max)
             await stream._send_all(frame)
             yield stream
             if stream.ended and rest_s:
-                timer = asyncio.get_running_loop().call_later(rest_s, self._end, connection)
-                self._lingering[connection] = timer
-                connection = None
+                self._lingering[connection] = asyncio.get_running_loop().call_later(rest_s, self._end, connection)
             elif stream.ended:  # the answer goes out first
                 asyncio.get_running_loop().call_soon(self._renew)
         finally:
-            if connection is not None:
+            if connection not in self._lingering:
                 self._close(connection)
 
     async def _open(self) -> socket.socket:

@@ -50,6 +50,7 @@ class Instance:
     def __init__(self, host: Host, entry: Entry, network: Network, box: Box) -> None:
         self.entry = entry
         self.ending = False
+        self.moved_in = False  # with a disk that was not its box's: the old one is to be removed
         self._copied = False  # whether its memory is that of others too, until it has drawn its own random numbers
         self._stand = anyio.Lock()
         self._host = host
@@ -124,14 +125,14 @@ class Instance:
         The record first, as for a new box: whoever finds it takes down the disk of that name and the box with it. The
         disk that goes is under another name until `old_disk_remove`, or the next start.
         """
-        cgroup, box_id = self._host.names.cgroup(self.entry.box_id), self.entry.box_id
-        own = self.entry
+        own, cgroup = self.entry, self._host.names.cgroup(self.entry.box_id)
         cpu_s = self._host.cgroups.cpu_s(cgroup)
-        self.entry = replace(entry, box_id=box_id, slot=own.slot, live=own.live, boot=own.boot, cpu_base_s=cpu_s)
+        self.entry = replace(entry, box_id=own.box_id, slot=own.slot, live=own.live, boot=own.boot, cpu_base_s=cpu_s)
         self._host.journal.write(self.entry)
+        self.moved_in = True
         await asyncio.to_thread(self._disk_change, put)
         steps.done("disk")
-        await self._box.root_change(self._host.pool.disk_path(box_id))
+        await self._box.root_change(self._host.pool.disk_path(own.box_id))
         self._host.cgroups.update(cgroup, entry.resources)
         steps.done("boundary_create")
 
