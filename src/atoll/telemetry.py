@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from atoll.model import limits
 from atoll.model.errors import Unavailable
-from atoll.wire.node import WarmCount
+from atoll.wire.node import NodeStatus
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -27,6 +27,10 @@ CLAIM_FAILURES = "atoll_claim_failures"
 REQUESTS_REFUSED = "atoll_requests_refused"
 WEBHOOK_DELIVERIES = "atoll_webhook_deliveries"
 WARM = "atoll_warm_sandboxes"
+CREATES_WAITING = "atoll_creates_waiting"
+NODE_MEMORY = "atoll_node_memory_bytes"
+NODE_DISK = "atoll_node_disk_bytes"
+SERVER = "atoll_server"
 
 # A command's round trip is milliseconds, a cold create a second, a stream as long as its process.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -35,7 +39,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 class Metrics:
     """The metrics of one server. Each has its own registry, so that two servers in one process do not mix."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: str = "") -> None:
         self.registry = CollectorRegistry()
         self.http_request_s = Histogram(
             HTTP_REQUEST_S,
@@ -71,6 +75,7 @@ class Metrics:
             ("way",),
             registry=self.registry,
         )
+        self._claims_failed = 0  # of those, after their answer, as far as they have been counted
         self.requests_refused = Counter(
             REQUESTS_REFUSED, "Requests refused by key, scope, quota or rate.", ("code",), registry=self.registry
         )
@@ -78,10 +83,29 @@ class Metrics:
             WEBHOOK_DELIVERIES, "Attempts to deliver to a webhook, by outcome.", ("state",), registry=self.registry
         )
 
-    def show_warm(self, counts: Mapping[str, WarmCount]) -> None:
-        for template, count in counts.items():
+        self.creates_waiting = Gauge(
+            CREATES_WAITING, "Creates that stand in line for their turn.", registry=self.registry
+        )
+        self.node_memory = Gauge(
+            NODE_MEMORY, "Memory of the machine: total, available, promised.", ("kind",), registry=self.registry
+        )
+        self.node_disk = Gauge(NODE_DISK, "The disk pool: total, free.", ("kind",), registry=self.registry)
+        Info(SERVER, "The version that runs.", registry=self.registry).info({"version": version})
+        ProcessCollector(registry=self.registry)
+
+    def show_node(self, node: NodeStatus, creates_waiting: int) -> None:
+        """What is true at this moment, for whoever looks now."""
+        self.claim_failures.labels("pool").inc(node.claims_failed - self._claims_failed)
+        self._claims_failed = node.claims_failed
+        for template, count in node.warm.items():
             self.warm.labels(template, "live").set(count.live)
             self.warm.labels(template, "shell").set(count.shells)
+        self.creates_waiting.set(creates_waiting)
+        self.node_memory.labels("total").set(node.memory_total_bytes)
+        self.node_memory.labels("available").set(node.memory_available_bytes)
+        self.node_memory.labels("promised").set(node.memory_promised_bytes)
+        self.node_disk.labels("total").set(node.disk_total_bytes)
+        self.node_disk.labels("free").set(node.disk_free_bytes)
 
     def render(self, sandboxes_by_state: Mapping[str, int]) -> bytes:
         """All metrics in the text format of Prometheus."""

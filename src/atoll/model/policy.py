@@ -89,6 +89,14 @@ class Rule:
             return False
         return name == self.name if self.name else name.endswith(self.suffix)
 
+    @property
+    def written(self) -> str:
+        """The rule in full: its place, and the ports that it means."""
+        place = self.name or (f"*{self.suffix}" if self.suffix else str(self.network).removesuffix("/32"))
+        if self.ports == _ALL_PORTS:
+            return f"{place}:*"
+        return f"{place}:" + ",".join(str(low) if low == high else f"{low}-{high}" for low, high in self.ports)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

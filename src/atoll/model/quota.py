@@ -36,6 +36,11 @@ class Quota:
         return self
 
 
+def has_budget(quota: Quota) -> bool:
+    """Whether what it may use in a month has a bound."""
+    return quota.budget_s is not None or quota.budget_money is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Holding:
     """What somebody has at one moment: live sandboxes and their resources, and the creates of the last minute."""
@@ -47,6 +52,16 @@ class Holding:
     creates: int = 0
     oldest_create_age_s: float = 0.0
     """Of the creates of the last minute; a place is free again when it is a minute old."""
+
+
+def check_disk(whose: str, most_bytes: int, held_bytes: int) -> None:
+    """Refuse more disk than there may be: of sandboxes, volumes and snapshots together."""
+    if held_bytes > most_bytes:
+        raise LimitExceeded(
+            f"this would bring the {whose} to {held_bytes} disk_bytes, over its quota of {most_bytes}",
+            code="quota_exceeded",
+            hint="Remove a sandbox, a volume or a snapshot, ask for less, or have the quota raised.",
+        )
 
 
 def check_create(whose: str, quota: Quota, holding: Holding, asked: Resources) -> None:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from atoll.model import limits
+from atoll.model.resources import Resources
 
 _DAY = timedelta(days=1)
 
@@ -75,6 +76,15 @@ class Prices:
     memory_gib_s: float = 0.0
     disk_gib_s: float = 0.0
     egress_gib: float = 0.0
+
+    def most_per_s(self, resources: Resources) -> float:
+        """What a second of such a sandbox costs at the most, but for what it sends."""
+        return (
+            self.wall_s
+            + self.cpu_s * resources.cpu
+            + self.memory_gib_s * resources.memory_bytes / limits.GIB
+            + self.disk_gib_s * resources.disk_bytes / limits.GIB
+        )
 
     def cost(self, usage: Usage) -> float:
         return (

@@ -14,6 +14,7 @@ from socket import socket
 from typing import Any, Protocol
 
 from atoll.model.lifecycle import EndReason
+from atoll.model.policy import Compiled
 from atoll.model.resources import Resources
 from atoll.model.template import Template
 from atoll.model.usage import Sample
@@ -38,11 +39,16 @@ class SandboxOrder:
     """With the snapshot's memory, if it has one; else its disk boots afresh."""
     volumes: tuple[VolumeMount, ...] = ()
     """By id."""
+    crowded: bool = False
+    """Others wait for their creates too: what nobody can see yet may be done after the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxStarted:
-    """It exists and its guest has answered; where the time went, step by step, in milliseconds."""
+    """It exists, and its guest has answered, or will have before anybody is let in.
+
+    Where the time went is told step by step, in milliseconds.
+    """
 
     sandbox_id: str
     steps_ms: Mapping[str, float]
@@ -60,6 +66,14 @@ class DiskChange:
     change: str
     type: str
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Bytes on disk that something has alone, which are free again without it, and that it shares with others."""
+
+    own_bytes: int = 0
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +125,10 @@ class NodeStatus:
     disk_free_bytes: int
     warm: Mapping[str, WarmCount] = field(default_factory=dict)
     """For each template, the sandboxes that wait for an owner."""
+    claims_failed: int = 0
+    """Claims that failed after their answer, since the node began; their sandboxes came by a slower way."""
+    warm_max: int = 0
+    """How many of each may wait; with 0 there is no pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +229,11 @@ class NodePort(VolumePort, Protocol):
         """All sandboxes that are paused here."""
         ...
 
-    def idle_s(self, sandbox_id: str) -> float:
-        """For how long nobody has called a sandbox or talked to one of its ports; 0 while somebody does."""
+    async def idle_s(self, sandbox_id: str, enough_s: float) -> float:
+        """For how long there was no call, no output and no traffic in a sandbox; 0 while there is.
+
+        The inside is asked only where it was still for `enough_s` as seen from outside.
+        """
         ...
 
     async def image_take(self, sandbox_id: str, image_id: str, *, memory: bool, passing: bool = False) -> ImageTaken:
@@ -244,6 +265,10 @@ class NodePort(VolumePort, Protocol):
         """What changed on the disk from one snapshot to another, or to what the disk of a sandbox is now."""
         ...
 
+    async def image_space(self, image_id: str) -> Space:
+        """What a snapshot takes now: with each one that it shares with and that goes, more of it is its own."""
+        ...
+
     async def image_file_restore(self, image_id: str, sandbox_id: str, path: str) -> int:
         """Write one file of a snapshot into a running sandbox, where it was; says how many bytes that were."""
         ...
@@ -270,7 +295,11 @@ class NodePort(VolumePort, Protocol):
         """What a sandbox may reach from now on; also for one that is still to be made, or asleep."""
         ...
 
-    def network_status(self, sandbox_id: str, after: int) -> NetworkStatus:
+    def network_rules(self, sandbox_id: str) -> Compiled:
+        """What holds for a sandbox at this moment, also while it sleeps; nothing is allowed for one that is unknown."""
+        ...
+
+    async def network_status(self, sandbox_id: str, after: int) -> NetworkStatus:
         """Counters, open questions, and what happened after the event of that number."""
         ...
 
@@ -284,6 +313,10 @@ class NodePort(VolumePort, Protocol):
 
     async def network_event(self) -> tuple[str, NetworkEvent]:
         """The next thing that any sandbox did on the network. Called by one task, again and again."""
+        ...
+
+    async def network_shut(self) -> list[tuple[str, NetworkEvent]]:
+        """Cut what is open, let nothing out from now on, and give all that was not told yet: the server stops."""
         ...
 
     def sandbox_series(self, sandbox_id: str) -> Sequence[SeriesPoint]:

@@ -148,6 +148,7 @@ from atoll.wire.public.snapshots import SandboxRollback as SandboxRollback
 from atoll.wire.public.snapshots import SnapshotCreate as SnapshotCreate
 from atoll.wire.public.snapshots import SnapshotDiff as SnapshotDiff
 from atoll.wire.public.snapshots import SnapshotPage as SnapshotPage
+from atoll.wire.public.snapshots import SnapshotSpace as SnapshotSpace
 from atoll.wire.public.snapshots import SnapshotView as SnapshotView
 from atoll.wire.public.templates import TemplateList as TemplateList
 from atoll.wire.public.templates import TemplateView as TemplateView

@@ -15,7 +15,7 @@ class ContextCreate(Request):
 
     language: str = "python"
     cwd: str | None = None
-    user: str | None = None
+    user: str | int | None = None
 
 
 class ContextView(Answer):

@@ -56,7 +56,7 @@ class DirectoryCreate(Request):
     """Make a directory and those above it; one that is there already is fine."""
 
     path: str
-    user: str | None = None
+    user: str | int | None = None
 
 
 class FileMove(Request):
@@ -66,7 +66,7 @@ class FileMove(Request):
     target: str
     overwrite: bool = True
     parents: bool = False
-    user: str | None = None
+    user: str | int | None = None
 
 
 class FileCopy(Request):
@@ -76,7 +76,7 @@ class FileCopy(Request):
     target: str
     overwrite: bool = True
     parents: bool = False
-    user: str | None = None
+    user: str | int | None = None
 
 
 class FileChmod(Request):
@@ -85,7 +85,7 @@ class FileChmod(Request):
     path: str
     mode: str
     recursive: bool = False
-    user: str | None = None
+    user: str | int | None = None
 
 
 class FileChown(Request):
@@ -95,7 +95,7 @@ class FileChown(Request):
     owner: str | None = None
     group: str | None = None
     recursive: bool = False
-    user: str | None = None
+    user: str | int | None = None
 
 
 class FileSymlink(Request):
@@ -103,7 +103,7 @@ class FileSymlink(Request):
 
     path: str
     target: str
-    user: str | None = None
+    user: str | int | None = None
 
 
 class FileTouch(Request):
@@ -112,7 +112,7 @@ class FileTouch(Request):
     path: str
     accessed_at: datetime | None = None
     modified_at: datetime | None = None
-    user: str | None = None
+    user: str | int | None = None
 
 
 class AttributesView(Answer):
@@ -127,7 +127,7 @@ class AttributeSet(Request):
     path: str
     name: str
     value: bytes
-    user: str | None = None
+    user: str | int | None = None
 
 
 class ArchiveUnpacked(Answer):
@@ -143,7 +143,7 @@ class FileUrlCreate(Request):
     path: str
     method: str
     expires_s: float | None = None
-    user: str | None = None
+    user: str | int | None = None
 
 
 class FileUrl(Answer):

@@ -17,7 +17,7 @@ class FileSearch(Request):
     regex: bool = True
     ignore_case: bool = False
     limit: int = 1000
-    user: str | None = None
+    user: str | int | None = None
 
 
 class FileMatch(Answer):
@@ -51,7 +51,7 @@ class FileReplace(Request):
     regex: bool = True
     ignore_case: bool = False
     dry_run: bool = False
-    user: str | None = None
+    user: str | int | None = None
 
 
 class FileReplacement(Answer):

@@ -19,7 +19,7 @@ class GitClone(GitAccess, kw_only=True):
     path: str | None = None
     branch: str | None = None
     depth: int | None = None
-    user: str | None = None
+    user: str | int | None = None
     timeout_s: float = 600
 
 
@@ -27,7 +27,7 @@ class GitPlace(Request, kw_only=True):
     """Which repository, and as which user."""
 
     path: str
-    user: str | None = None
+    user: str | int | None = None
 
 
 class GitAdd(GitPlace, kw_only=True):
@@ -65,7 +65,7 @@ class GitSync(GitAccess, kw_only=True):
     path: str
     remote: str = "origin"
     branch: str | None = None
-    user: str | None = None
+    user: str | int | None = None
     set_upstream: bool = False
     force: bool = False
     timeout_s: float = 600

@@ -8,7 +8,7 @@ from atoll.wire.public.base import Answer
 
 
 class MetricsView(Answer):
-    """What a sandbox uses now, as its own kernel counts."""
+    """What a sandbox uses now: as its own kernel counts, but CPU time and disk, which are as the machine counts."""
 
     at: datetime
     cpu_count: int

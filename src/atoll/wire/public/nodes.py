@@ -22,3 +22,4 @@ class NodeView(Answer):
     disk_total_bytes: int
     disk_free_bytes: int
     warm: dict[str, WarmView]
+    warm_max: int = 0

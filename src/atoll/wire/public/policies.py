@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from atoll.model import limits
-from atoll.model.policy import HttpRule, Mode, Policy
+from atoll.model.policy import Compiled, HttpRule, Mode, Policy
 from atoll.wire.network import NetworkEvent, NetworkStatus, Tested
 from atoll.wire.public.base import Answer, Request
 
@@ -74,8 +74,16 @@ class HttpRuleView(Answer):
     remove_headers: list[str]
 
 
+class EnforcedView(Answer):
+    """What the proxy holds a sandbox to at this moment: lists are put in, and every rule says its ports."""
+
+    mode: str
+    allow: list[str]
+    deny: list[str]
+
+
 class PolicyView(Answer):
-    """The policy that is in force, and the secrets that the sandbox has."""
+    """The policy that is in force, as it was written and as it is enforced, and the secrets that the sandbox has."""
 
     mode: str
     allow: list[str]
@@ -88,10 +96,16 @@ class PolicyView(Answer):
     rate_bytes_per_s: int | None
     connections_max: int
     secrets: list[str]
+    enforced: EnforcedView
 
     @classmethod
-    def of(cls, policy: Policy, secrets: tuple[str, ...]) -> PolicyView:
-        return msgspec.convert({**msgspec.to_builtins(policy), "secrets": list(secrets)}, cls)
+    def of(cls, policy: Policy, secrets: tuple[str, ...], enforced: Compiled) -> PolicyView:
+        held = EnforcedView(
+            mode=enforced.policy.mode,
+            allow=[rule.written for rule in enforced.allow],
+            deny=[rule.written for rule in enforced.deny],
+        )
+        return msgspec.convert({**msgspec.to_builtins(policy), "secrets": list(secrets), "enforced": held}, cls)
 
 
 class SandboxSecrets(Request):

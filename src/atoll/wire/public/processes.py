@@ -21,7 +21,7 @@ class ProcessStart(Request):
     cmd: str | None = None
     env: dict[str, str] = {}
     cwd: str | None = None
-    user: str | None = None
+    user: str | int | None = None
     login: bool = False
     pty: PtySize | None = None
     stdin: bool = False
@@ -85,6 +85,7 @@ class ProcessView(Answer):
     started_at: datetime
     pty: bool = False
     stdin: bool = False
+    stdin_offset: int = 0
     shell: bool = False
     signal: int | None = None
     timed_out: bool = False
@@ -105,6 +106,7 @@ class ProcessSignal(Request):
 
 
 class InputWritten(Answer):
-    """How many bytes went into a process's standard input."""
+    """How many bytes were taken for a process's standard input, and how many it was given in all."""
 
     written: int
+    offset: int = 0

@@ -51,6 +51,8 @@ class UsageReport(Answer):
     until: datetime | None
     currency: str
     items: list[UsageView]
+    truncated: bool = False
+    """There are more groups than one answer has; narrow it down."""
 
 
 class WebhookCreate(Request):

@@ -53,7 +53,7 @@ class SandboxCreate(Request):
     on_budget: DeadlineAction = DeadlineAction.KILL
     """How it is stopped when its budget, or that of its tenant, is spent."""
     on_deadline: DeadlineAction = DeadlineAction.KILL
-    """What happens at the deadline, and after `idle_timeout_s` without a call, a stream or a connection."""
+    """What happens at the deadline, and after `idle_timeout_s` without a call, output or traffic."""
     idle_timeout_s: float | None = None
     auto_resume: bool = False
     """Whether a call or a connection wakes it when it is paused."""

@@ -10,7 +10,7 @@ class ShellStart(Request):
 
     env: dict[str, str] = {}
     cwd: str | None = None
-    user: str | None = None
+    user: str | int | None = None
     login: bool = False
     tag: str | None = None
 

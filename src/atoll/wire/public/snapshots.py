@@ -95,6 +95,15 @@ class SnapshotView(Answer):
         )
 
 
+class SnapshotSpace(Answer):
+    """What a snapshot takes on the disk now. What is its own is free again when it is deleted; the rest it shares with
+    its template, with sandboxes and with other snapshots.
+    """
+
+    own_bytes: int
+    shared_bytes: int
+
+
 class DiskChangeView(Answer):
     """A file, folder or link that differs; `change` is added, changed or removed."""
 

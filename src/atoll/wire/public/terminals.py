@@ -18,7 +18,7 @@ class TerminalStart(Request):
     cmd: str | None = None
     env: dict[str, str] = {}
     cwd: str | None = None
-    user: str | None = None
+    user: str | int | None = None
     login: bool = True
     cols: int = 80
     rows: int = 24

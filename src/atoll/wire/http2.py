@@ -1,0 +1,48 @@
+"""How long one end of HTTP/2 is listened to that says much and asks for nothing; pure.
+
+Priorities, pings, settings, windows, frames of no known kind and frames without bytes cost their sender ten bytes each,
+and a reader far more. Honest ends send some at the start, some beside each request and answer, and a few with time. So
+a connection has a purse: it is filled by heads and bytes that come or go, and slowly by time, and every word that
+carries nothing is paid from it.
+"""
+
+from __future__ import annotations
+
+import h2.events
+
+from atoll.model import limits
+
+_MESSAGES = (
+    h2.events.RequestReceived,
+    h2.events.ResponseReceived,
+    h2.events.InformationalResponseReceived,
+    h2.events.TrailersReceived,
+)
+_FREE = (h2.events.StreamEnded, h2.events.SettingsAcknowledged, h2.events.ConnectionTerminated)
+
+
+class Purse:
+    """That of one connection."""
+
+    def __init__(self, now_s: float) -> None:
+        self._left = float(limits.HTTP2_IDLE_FRAMES_MAX)
+        self._filled_s = now_s
+
+    def hear(self, event: h2.events.Event, now_s: float) -> bool:
+        """Take one event into account; whether its sender is still listened to."""
+        if isinstance(event, _FREE):
+            return True
+        if isinstance(event, _MESSAGES) or (isinstance(event, h2.events.DataReceived) and event.data):
+            self.spoke()
+            return True
+        self._fill((now_s - self._filled_s) * limits.HTTP2_IDLE_FRAMES_PER_S)
+        self._filled_s = now_s
+        self._left -= 1
+        return self._left >= 0
+
+    def spoke(self) -> None:
+        """Something that matters was said, by them or by us; a window is opened for what we say."""
+        self._fill(limits.HTTP2_IDLE_FRAMES_PER_MESSAGE)
+
+    def _fill(self, count: float) -> None:
+        self._left = min(self._left + count, limits.HTTP2_IDLE_FRAMES_MAX)
