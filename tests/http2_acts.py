@@ -31,6 +31,19 @@ def pings() -> Iterator[bytes]:
         yield frame(6, 0, 0, b"endless!") * 500
 
 
+def priorities() -> Iterator[bytes]:
+    """Of streams that nobody opened; each costs nothing to say, and wants no answer."""
+    for start in range(100):
+        streams = range(start * 1000 + 101, start * 1000 + 1101, 2)
+        yield b"".join(frame(2, 0, stream, struct.pack(">IB", 0, 15)) for stream in streams)
+
+
+def strangers() -> Iterator[bytes]:
+    """Frames of a kind that nobody knows."""
+    for _ in range(100):
+        yield frame(99, 0, 0) * 500
+
+
 def head() -> Iterator[bytes]:
     """One that goes on and on."""
     yield frame(1, 0, 3, literal(b"x-long", b"x" * 100))
@@ -44,11 +57,12 @@ def body() -> Iterator[bytes]:
         yield frame(0, 0, 1, bytes(16384))
 
 
-ACTS = {"kinds": kinds, "pings": pings, "head": head, "body": body}
+ACTS = {"kinds": kinds, "pings": pings, "priorities": priorities, "strangers": strangers, "head": head, "body": body}
 
 
-def act(to: socket.socket, name: str) -> None:
-    to.settimeout(2)
+def act(to: socket.socket, name: str, patience_s: float = 2.0) -> None:
+    """Do it, until it is done or nobody has taken any of it for so long."""
+    to.settimeout(patience_s)
     try:
         for data in ACTS[name]():
             to.sendall(data)

@@ -4,8 +4,8 @@
                                └────▶ refused: too many at once, or a head that no honest client sends
 
 Everything that a peer may pile up has a bound: heads, streams, bytes that wait (the windows), streams that are opened
-and given up again, and the time without any stream. A peer that does not read is not read from either. WebSockets and
-tunnels stay on HTTP/1.1, which clients choose for them.
+and given up again, words that carry nothing, and the time without any stream. A peer that does not read is not read
+from either. WebSockets and tunnels stay on HTTP/1.1, which clients choose for them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from uvicorn.server import ServerState
 from atoll.api.http2.exchange import Exchange
 from atoll.api.http2.heads import BadHead, Head, request_head
 from atoll.model import limits
+from atoll.wire.http2 import Purse
 
 log = structlog.get_logger(__name__)
 
@@ -60,6 +61,7 @@ class Http2Connection(asyncio.Protocol):
         self._running = 0
         self._ended_total = 0
         self._given_up_total = 0
+        self._purse = Purse(self._loop.time())
         self._stopping = False
         self._writable = asyncio.Event()
         self._writable.set()
@@ -78,6 +80,8 @@ class Http2Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for event in self._state.receive_data(data):
+                if not self._purse.hear(event, self._loop.time()):
+                    raise _TooMuch
                 self._take(event)
         except (h2.exceptions.ProtocolError, _TooMuch) as error:
             log.debug("http2_refused", error=repr(error))
@@ -211,6 +215,7 @@ class Http2Connection(asyncio.Protocol):
                     break
                 part = bytes(data[sent : sent + room])
                 self._state.send_data(stream_id, part)
+                self._purse.spoke()
                 sent += len(part)
         except h2.exceptions.ProtocolError:
             self._with(stream_id, Exchange.leave)

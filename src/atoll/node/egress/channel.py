@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import ssl
 import struct
+from collections.abc import Callable
 from typing import Protocol
 
 import anyio
@@ -36,29 +38,76 @@ class Channel(Protocol):
 
 
 class Plain:
-    """A socket. `first` are bytes that were read already, to find out what this is."""
+    """A socket. `first` are bytes that were read already, to find out what this is.
+
+    It is watched by the loop from its first wait to its end: to begin and to stop costs system calls, and a connection
+    waits many times. What becomes readable while nobody waits ends the watch until somebody does.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
         self.first = b""
         self._loop = asyncio.get_running_loop()
+        self._fd = sock.fileno()
+        self._watched = False
+        self._call: Callable[[], None] | None = None
 
-    async def read_first(self) -> bool:
-        """Read some more of the beginning, without using it up; False at the end."""
-        data = await self._loop.sock_recv(self.socket, limits.HELLO_BYTES_MAX)
-        self.first += data
-        return bool(data)
+    def when_readable(self, call: Callable[[], None] | None) -> None:
+        """What to call when there is something to read, as long as there is; None: nothing."""
+        self._call = call
+        if call is not None and not self._watched:
+            self._watched = True
+            self._loop.add_reader(self._fd, self._readable)
+
+    def _readable(self) -> None:
+        if self._call is not None:
+            self._call()
+        else:
+            self._unwatch()
+
+    def _unwatch(self) -> None:
+        if self._watched:
+            self._watched = False
+            self._loop.remove_reader(self._fd)
+
+    async def wait_readable(self, timeout_s: float | None = None) -> bool:
+        """Wait for something to read, or for the end; False if nothing came in time."""
+        future: asyncio.Future[bool] = self._loop.create_future()
+        timer = self._loop.call_later(timeout_s, _done, future, False) if timeout_s is not None else None
+        self.when_readable(functools.partial(_done, future, True))
+        try:
+            return await future
+        finally:
+            self.when_readable(None)
+            if timer is not None:
+                timer.cancel()
+
+    async def read_first(self, timeout_s: float | None = None) -> bool:
+        """Read some more of the beginning, without using it up; False at the end, or if nothing came in time."""
+        while await self.wait_readable(timeout_s):
+            with contextlib.suppress(BlockingIOError, InterruptedError):
+                data = self.socket.recv(limits.HELLO_BYTES_MAX)
+                self.first += data
+                return bool(data)
+        return False
 
     async def receive(self) -> bytes:
         if self.first:
             data, self.first = self.first, b""
             return data
-        return await self._loop.sock_recv(self.socket, limits.EGRESS_CHUNK_BYTES)
+        while True:
+            await self.wait_readable()
+            with contextlib.suppress(BlockingIOError, InterruptedError):
+                return self.socket.recv(limits.EGRESS_CHUNK_BYTES)
 
     async def send(self, data: bytes) -> None:
         await self._loop.sock_sendall(self.socket, data)
 
     async def send_end(self) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Say that no more bytes will come."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
@@ -66,10 +115,17 @@ class Plain:
         """Close so that the peer knows at once that nobody wanted it."""
         with contextlib.suppress(OSError):
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self.socket.close()
+        self.close()
 
     def close(self) -> None:
+        """The loop forgets it first: the number of a closed socket is the next one's."""
+        self._unwatch()
         self.socket.close()
+
+
+def _done(future: asyncio.Future[bool], value: bool) -> None:
+    if not future.done():
+        future.set_result(value)
 
 
 class Tls:

@@ -6,6 +6,7 @@ When the server is not there, its sockets are not there either: what a sandbox s
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import socket
 import ssl
@@ -65,6 +66,7 @@ class Egress:
         self._bench = Bench(Resolver(settings.servers), settings.opened)
         self._trusted_file = settings.trusted_file
         self._trusted: dict[bool, ssl.SSLContext] = {}
+        self._buffer = memoryview(bytearray(limits.EGRESS_CHUNK_BYTES))
         self._tasks: TaskGroup | None = None
         self._orders: dict[str, NetworkOrder] = {}
         self._posts: dict[str, _Post] = {}
@@ -77,7 +79,10 @@ class Egress:
         self._tasks = tasks
 
     async def open(self, sandbox_id: str, network: Network) -> None:
-        """A gate for a sandbox, under its order."""
+        """A gate for a sandbox, under its order. One that stands in another network goes; one in this stays."""
+        post = self._posts.get(sandbox_id)
+        if post is not None and post.network is network:
+            return
         await self.close(sandbox_id)
         if self._tasks is None or not sandbox_id:
             return
@@ -90,7 +95,7 @@ class Egress:
         gate = post.gate
         names = DnsServer(gate, self._bench)
         authority = functools.partial(self._keepsakes.authority, gate.sandbox_id)
-        proxy = Proxy(gate, self._bench, names, authority, self._trust)
+        proxy = Proxy(gate, self._bench, names, authority, self._trust, self._buffer)
         try:
             with post.scope:
                 network = post.network
@@ -134,6 +139,11 @@ class Egress:
     def bytes_up(self, sandbox_id: str) -> int:
         """What a sandbox has sent out since it was made."""
         return self._keepsakes.bytes_up(sandbox_id)
+
+    def moved_at_s(self, sandbox_id: str) -> float:
+        """When bytes of a sandbox last passed its gate, by the monotonic clock."""
+        post = self._posts.get(sandbox_id)
+        return post.gate.traffic.moved_at_s if post else 0.0
 
     def inside(self, sandbox_id: str) -> dict[str, Any] | None:
         """What the inside of a sandbox needs to know: whom to trust, and its placeholders. None if nothing."""
@@ -183,6 +193,15 @@ class Egress:
             await self._reported.wait()
         return self._reports.popleft()
 
+    async def shut(self) -> list[tuple[str, NetworkEvent]]:
+        """Close all gates and open none any more; gives what nobody has heard yet, the ends of what was open too."""
+        self._tasks = None
+        for sandbox_id in list(self._posts):
+            await self.close(sandbox_id)
+        left = list(self._reports)
+        self._reports.clear()
+        return left
+
     def _trust(self, http2: bool) -> ssl.SSLContext:
         """How the proxy itself checks the servers that it opens TLS to; made once, when it is needed first."""
         found = self._trusted.get(http2)
@@ -194,8 +213,13 @@ class Egress:
         return found
 
     def _report(self, sandbox_id: str, event: NetworkEvent) -> None:
+        """Tell of something: of a question at once, of the rest when whoever made the connection has been served."""
+        first = not self._reports
         self._reports.append((sandbox_id, event))
-        self._reported.set()
+        if event.kind == "ask":
+            self._reported.set()
+        elif first:
+            asyncio.get_running_loop().call_later(limits.NETWORK_REPORT_S, lambda: self._reported.set())
 
     def _post(self, sandbox_id: str) -> _Post:
         try:

@@ -27,6 +27,7 @@ from atoll.node.egress.traffic import Traffic
 from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus
 
 _FAKE_FIRST = int(IPv4Address("198.18.0.1"))
+_UNFINISHED = Verdict(False, "unfinished")
 _PIECES_PER_TURN = 8
 _TURN_BYTES = 32 * limits.KIB
 
@@ -41,7 +42,7 @@ class Flow:
     begun_s: float
     name: str = ""
     protocol: str = ""
-    verdict: Verdict = field(default_factory=lambda: Verdict(False, "unfinished"))
+    verdict: Verdict = _UNFINISHED
     asked: bool = False
     in_judgement: bool = False
     """Nothing of it has passed yet, and nothing will before it is judged by the rules of that moment."""
@@ -52,6 +53,11 @@ class Flow:
     bytes_up: int = 0
     bytes_down: int = 0
     pieces: int = 0
+
+    def cut(self, reason: str) -> None:
+        """End it. What is on its way when this is said does not pass any more."""
+        self.cut_reason = reason
+        self.scope.cancel()
 
 
 class Pins:
@@ -99,12 +105,12 @@ class Bucket:
     def __init__(self) -> None:
         self._ready_s = 0.0
 
-    async def take(self, count: int, per_s: int) -> None:
+    def take(self, count: int, per_s: int) -> float:
+        """How many seconds to wait before what was taken goes on."""
         now_s = time.monotonic()
         # Whoever was idle may send a second's worth at once, no more.
         self._ready_s = max(self._ready_s, now_s - 1.0) + count / per_s
-        if self._ready_s > now_s:
-            await anyio.sleep(self._ready_s - now_s)
+        return max(0.0, self._ready_s - now_s)
 
 
 @dataclass
@@ -148,8 +154,7 @@ class Gate:
         for flow in list(self.flows):
             reason = "" if flow.in_judgement else self._objection(flow)
             if reason:
-                flow.cut_reason = reason
-                flow.scope.cancel()
+                flow.cut(reason)
 
     def still_allows(self, flow: Flow) -> bool:
         """Whether what was said of a connection holds by the rules of this moment."""
@@ -187,24 +192,27 @@ class Gate:
         cap = self.order.rules.policy.bytes_max
         return cap is not None and self.traffic.total >= cap
 
-    async def moved(self, flow: Flow, *, up: int = 0, down: int = 0) -> None:
-        """Count bytes on their way; waits where a rate is set, and ends all where a cap is reached."""
+    def count(self, flow: Flow, *, up: int = 0, down: int = 0) -> float:
+        """Count bytes before they go on; how many seconds they wait where a rate is set. A cap ends all."""
         flow.bytes_up += up
         flow.bytes_down += down
         self.traffic.add(up=up, down=down)
         if self._over_cap():
             for other in self.flows:
-                other.cut_reason = "bytes_cap"
-                other.scope.cancel()
-            await checkpoint()  # this one, too, before its bytes go on
+                other.cut("bytes_cap")
+        rate = self.order.rules.policy.rate_bytes_per_s
+        return self._bucket.take(up + down, rate) if rate is not None else 0.0
+
+    async def moved(self, flow: Flow, *, up: int = 0, down: int = 0) -> None:
+        """As `count`, for a task, which waits; one whose connection is cut ends here."""
+        wait_s = self.count(flow, up=up, down=down)
         # A socket that is always ready never waits: here others get their turn, and a cut arrives. A turn of the loop
         # is not free, so small pieces, of which most connections consist, take one for several.
         flow.pieces += 1
-        if flow.pieces % _PIECES_PER_TURN == 0 or up + down >= _TURN_BYTES:
+        if flow.cut_reason or flow.pieces % _PIECES_PER_TURN == 0 or up + down >= _TURN_BYTES:
             await checkpoint()
-        rate = self.order.rules.policy.rate_bytes_per_s
-        if rate is not None:
-            await self._bucket.take(up + down, rate)
+        if wait_s > 0:
+            await anyio.sleep(wait_s)
 
     # --- a person's word ---
 

@@ -2,13 +2,14 @@
 
 A byte is acknowledged to the one end when it has gone to the other, so what waits here is bounded by the windows that
 we offer. What is not bytes of a body has bounds of its own: what one read may cause before it must have gone out, what
-is remembered of streams that ended, settings, trailers.
+is remembered of streams that ended, settings, trailers, and words that carry nothing (`wire/http2.py`).
 
 The proxy speaks HTTP/2 to the sandbox only where the server beyond speaks it too: nothing is translated.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -26,6 +27,7 @@ from atoll.node.egress.channel import Channel
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.inject import Headers
 from atoll.node.egress.requests import STATUS, Asked, Site, judge, words
+from atoll.wire.http2 import Purse
 
 _SettingCode = h2.settings.SettingCodes
 _NOT_ENDED = (h2.exceptions.ProtocolError, KeyError)
@@ -88,6 +90,7 @@ class _Bridge:
         self._gate = gate
         self._flow = flow
         self._site = site
+        self._purse = Purse(time.monotonic())
         self.guest = _Side(inside, client=False)
         self.server = _Side(outside, client=True)
 
@@ -101,6 +104,8 @@ class _Bridge:
             await count(len(data))
             events = source.state.receive_data(data)
             for event in events:
+                if not self._purse.hear(event, time.monotonic()):
+                    raise h2.exceptions.ProtocolError("much is said, and nothing of it matters")
                 self._take(event, source, target)
                 # Some bytes may be a hundred requests, each of which grows on its way.
                 if source.gather() + target.gather() > limits.HTTP2_OUT_BYTES_MAX:
@@ -232,6 +237,7 @@ class _Bridge:
                     return
                 part = bytes(waiting.data[:room])
                 target.state.send_data(stream_id, part)
+                self._purse.spoke()
                 del waiting.data[: len(part)]
                 if origin is not None:
                     _acknowledge(source, len(part), origin)

@@ -41,12 +41,20 @@ class Bench:
         self._opened = opened
         self._own: frozenset[IPv4Address] = frozenset()
         self._own_read_s = 0.0
+        self._known: dict[IPv4Address, str] = {}
 
     def forbidden(self, address: IPv4Address) -> str:
+        """Why nobody may reach an address; empty if some may. What was found holds as long as the list it rests on."""
         now_s = time.monotonic()
         if not self._own or now_s - self._own_read_s > limits.HOST_ADDRESSES_S:
             self._own, self._own_read_s = own_addresses(_FIB_TRIE.read_text()), now_s
-        return forbidden_reason(address, self._own, self._opened)
+            self._known.clear()
+        reason = self._known.get(address)
+        if reason is None:
+            reason = forbidden_reason(address, self._own, self._opened)
+            if len(self._known) < limits.PINS_MAX:
+                self._known[address] = reason
+        return reason
 
     async def lookup(self, gate: Gate, name: str) -> tuple[int, tuple[IPv4Address, ...], int]:
         """What a sandbox is told about a name: code, addresses, and for how long. Refused names leave nobody's door."""

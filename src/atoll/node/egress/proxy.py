@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import socket
 import ssl
 import struct
@@ -31,7 +33,7 @@ from atoll.node.egress.channel import Channel, Plain, Tls
 from atoll.node.egress.dns_server import DNS_PORT, DnsServer
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.judge import Bench, Ruling
-from atoll.node.egress.relay import relay
+from atoll.node.egress.passage import Passage
 from atoll.node.egress.requests import Site
 from atoll.node.egress.sniff import Kind, Sniffed, sniff
 from atoll.node.network import plan
@@ -54,25 +56,43 @@ class Proxy:
         names: DnsServer,
         authority: Callable[[], Authority],
         trusted: Callable[[bool], ssl.SSLContext],
+        buffer: memoryview,
     ) -> None:
+        """The buffer is for what passes through in one turn of the loop; all proxies may share it."""
         self._gate = gate
         self._names = names
         self._bench = bench
         self._authority = authority
         self._trusted = trusted
+        self._buffer = buffer
 
     async def run(self, listener: socket.socket) -> None:
         """Take connections until cancelled. More than a sandbox may have are closed as they come."""
         loop = asyncio.get_running_loop()
+
+        def accept() -> None:
+            """Called while one waits; the next one is the next turn's."""
+            try:
+                sock, _ = listener.accept()
+                sock.setblocking(False)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                log.warning("accept failed", sandbox_id=self._gate.sandbox_id, error=str(error))
+                loop.remove_reader(listener)
+                broken.set()
+                return
+            self._take(sock, tasks)
+
         async with anyio.create_task_group() as tasks:
             while True:
+                broken = anyio.Event()
+                loop.add_reader(listener, accept)
                 try:
-                    sock, _ = await loop.sock_accept(listener)
-                except OSError as error:
-                    log.warning("accept failed", sandbox_id=self._gate.sandbox_id, error=str(error))
-                    await anyio.sleep(limits.LOOP_RETRY_S)
-                    continue
-                self._take(sock, tasks)
+                    await broken.wait()
+                finally:
+                    loop.remove_reader(listener)
+                await anyio.sleep(limits.LOOP_RETRY_S)
 
     def _take(self, sock: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
         inside = Plain(sock)
@@ -110,7 +130,6 @@ class Proxy:
             self._gate.ended(flow)
 
     async def _connection(self, flow: Flow, inside: Plain) -> None:
-        inside.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._bench.forbidden(flow.address) and not self._gate.pins.fake_name(flow.address):
             flow.verdict = Verdict(False, self._bench.forbidden(flow.address))
             return
@@ -155,7 +174,8 @@ class Proxy:
         try:
             if await _speaks_first(inside, outside):
                 return False
-            await relay(self._gate, flow, inside, outside, _says_no_name if ruling.verdict.by_name else None)
+            passage = Passage(self._gate, flow, inside, outside, self._buffer)
+            await passage.run(_says_no_name if ruling.verdict.by_name else None)
             return True
         finally:
             outside.close()
@@ -171,7 +191,7 @@ class Proxy:
         else:
             outside = await _dial(flow.address, flow.port)
             try:
-                await relay(gate, flow, inside, outside)
+                await Passage(gate, flow, inside, outside, self._buffer).run()
             finally:
                 outside.close()
 
@@ -234,15 +254,14 @@ def original_destination(sock: socket.socket) -> tuple[IPv4Address, int]:
 
 async def _first_bytes(inside: Plain, port: int) -> Sniffed:
     """What this is. A client that says nothing is waiting for the server to speak, except where clients speak first."""
-    began_s = anyio.current_time()
-    has_begun = bool(inside.first) or port in _WEB_PORTS
-    with anyio.move_on_after(limits.EGRESS_HANDSHAKE_S_MAX if has_begun else limits.EGRESS_QUIET_S) as quiet:
+    left_s = limits.EGRESS_HANDSHAKE_S_MAX if inside.first or port in _WEB_PORTS else limits.EGRESS_QUIET_S
+    ends_s = time.monotonic() + limits.EGRESS_HANDSHAKE_S_MAX  # what has begun to speak must come to an end
+    sniffed = sniff(inside.first)
+    while sniffed.kind is Kind.MORE:
+        if len(inside.first) >= limits.HELLO_BYTES_MAX or left_s <= 0 or not await inside.read_first(left_s):
+            break
+        left_s = ends_s - time.monotonic()
         sniffed = sniff(inside.first)
-        while sniffed.kind is Kind.MORE:
-            if len(inside.first) >= limits.HELLO_BYTES_MAX or not await inside.read_first():
-                break
-            quiet.deadline = began_s + limits.EGRESS_HANDSHAKE_S_MAX  # it has begun to speak, and must come to an end
-            sniffed = sniff(inside.first)
     if sniffed.kind is Kind.MORE and inside.first:
         return Sniffed(Kind.OTHER)  # it began like something that we know, and did not go on like it
     if sniffed.kind is Kind.HTTP:
@@ -286,8 +305,14 @@ async def _dial(address: IPv4Address, port: int) -> Plain:
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with anyio.fail_after(limits.EGRESS_CONNECT_S_MAX):
-            await asyncio.get_running_loop().sock_connect(sock, (str(address), port))
+        place = (str(address), port)
+        # A server on this machine has answered before the first call is back; the second sees it, and nobody waits.
+        code = sock.connect_ex(place) and sock.connect_ex(place)
+        if code in (errno.EINPROGRESS, errno.EALREADY):
+            with anyio.fail_after(limits.EGRESS_CONNECT_S_MAX):
+                await asyncio.get_running_loop().sock_connect(sock, place)
+        elif code:
+            raise OSError(code, os.strerror(code))
     except BaseException:
         sock.close()
         raise

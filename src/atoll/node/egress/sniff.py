@@ -106,28 +106,38 @@ def _hello(data: bytes) -> bytes:
 
 
 def _read_hello(hello: bytes) -> Sniffed:
-    _, rest = _take(hello, 34)  # version and random
-    _, rest = _vector(rest, 1)  # session
-    _, rest = _vector(rest, 2)  # cipher suites
-    _, rest = _vector(rest, 1)  # compression
-    if not rest:
+    position = 34  # after version and random
+    for prefix in (1, 2, 1):  # session, cipher suites, compression
+        position = _end(hello, position, prefix)
+    if position == len(hello):
         return Sniffed(Kind.TLS)
-    extensions, _ = _vector(rest, 2)
+    end = _end(hello, position, 2)
+    position += 2
     name = ""
     protocols: tuple[str, ...] = ()
     seen: set[int] = set()
-    while extensions:
-        head, extensions = _take(extensions, 2)
-        kind = int.from_bytes(head)
-        body, extensions = _vector(extensions, 2)
+    while position < end:
+        kind = int.from_bytes(hello[position : position + 2])
+        body, position = position + 4, _end(hello, position + 2, 2)
+        if position > end:
+            raise _Short
         if kind in seen:
             return Sniffed(Kind.TLS)  # two of a kind: the server might read the other one
         seen.add(kind)
         if kind == _SERVER_NAME:
-            name = _server_name(body)
+            name = _server_name(hello[body:position])
         elif kind == _ALPN:
-            protocols = _protocols(body)
+            protocols = _protocols(hello[body:position])
     return Sniffed(Kind.TLS, name, protocols)
+
+
+def _end(data: bytes, position: int, prefix: int) -> int:
+    """Where a vector ends that begins here with its size."""
+    start = position + prefix
+    end = start + int.from_bytes(data[position:start])
+    if end > len(data) or start > len(data):
+        raise _Short
+    return end
 
 
 def _server_name(body: bytes) -> str:

@@ -7,9 +7,9 @@ file appears with the first byte, because most sandboxes never move any.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
+import time
 from pathlib import Path
 
 _NUMBERS = struct.Struct("<QQ")
@@ -21,6 +21,8 @@ class Traffic:
     def __init__(self, path: Path | None = None) -> None:
         self.bytes_up = 0
         self.bytes_down = 0
+        self.moved_at_s = 0.0
+        """When the last of them passed here, by the monotonic clock."""
         self._path = path
         self._descriptor = -1
         if path is not None and path.exists():
@@ -32,10 +34,12 @@ class Traffic:
     def add(self, *, up: int, down: int) -> None:
         self.bytes_up += up
         self.bytes_down += down
+        self.moved_at_s = time.monotonic()
         if self._path is not None:
-            # Without room, what is counted here holds as long as the server runs, and the next call tries again.
-            with contextlib.suppress(OSError):
+            try:
                 self._write(self._path)
+            except OSError:
+                return  # without room: what is counted here holds as long as the server runs; the next call tries again
 
     def _write(self, path: Path) -> None:
         if self._descriptor < 0:
