@@ -6,6 +6,7 @@ stopped --code comes, or asked to be warm--> starting --it says ready--> idle <-
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -46,6 +47,7 @@ class Context:
         self._start_failure = ""
         self._lost = ""  # how an interpreter ended that nobody was using, until somebody hears of it
         self._closed = False
+        self._cold = False  # whether it is a copy's, which had to go or whose pages nobody has touched since
         self._runs = 0
 
     def describe(self) -> dict[str, Any]:
@@ -107,6 +109,7 @@ class Context:
                     raise Refused("timeout", f"the interpreter of {self.language.name} did not start in time")
             if self._runner is None:
                 raise Refused("internal", f"the interpreter of {self.language.name} ended at its start")
+            self._cold = False
             self._runner.warm()
 
     def interrupt(self, execution: Execution | None = None, why: str = "interrupted") -> bool:
@@ -166,23 +169,30 @@ class Context:
             if not copied:
                 return
             self.restart()
-            self._agent.pump.call_later(limits.CONTEXT_REWARM_S, self._warm_again)
+            self._cold = True
+            # The node says when: by itself only if nobody ever does.
+            self._agent.pump.call_later(limits.CONTEXT_REWARM_S_MAX, self._warm_by_itself)
         elif busy or not runner.ready:
             runner.signal_reseed()
         else:
             runner.reseed()
-            if copied:
-                runner.warm()  # after a restore its pages are cold: better now than in its owner's first call
+            self._cold = copied
 
-    def _warm_again(self) -> None:
-        """In the pump's thread: what was warm shall be, but not in the way of a new owner's first wish."""
+    @property
+    def cold(self) -> bool:
+        return self._cold and not self._closed
 
-        def start() -> None:
-            with self._lock:
-                if self._runner is None and not self._closed:
-                    self._start_runner()
+    def warm_again(self) -> None:
+        """What was warm before this copy began to live shall be so again: an interpreter that had to go, and the pages
+        of one that could stay, before its owner's first call finds them cold. That it fails is seen by who needs it.
+        """
+        if self.cold:
+            with contextlib.suppress(Refused, OSError):
+                self.warm(limits.CONTEXT_START_S_MAX)
 
-        threading.Thread(target=start, daemon=True).start()
+    def _warm_by_itself(self) -> None:
+        """In the pump's thread."""
+        threading.Thread(target=self.warm_again, daemon=True).start()
 
     def wait_reseeded(self, deadline_s: float) -> bool:
         """Whether the interpreter has new random numbers; a busy one draws them before its next instruction."""
@@ -203,6 +213,7 @@ class Context:
         if runner is None or not runner.ready:
             return
         execution = self._current = self._queue.popleft()
+        self._cold = False
         self._runs += 1
         execution.begin()
         if self._lost:
@@ -381,3 +392,7 @@ class Contexts:
         for context in contexts:
             if not context.wait_reseeded(deadline_s):
                 raise Refused("reseed_failed", f"the context {context.id} did not draw new random numbers in time")
+
+    def cold(self) -> list[Context]:
+        """Those that were warm before this copy began to live, and are not."""
+        return [context for context in self.all() if context.cold]

@@ -90,6 +90,13 @@ def warm(agent: Agent, params: Params, channel: Channel) -> None:
     channel.send_ok({"contexts": outcome})
 
 
+def warm_again(agent: Agent, _params: Params, channel: Channel) -> None:
+    """Warm again what was before this copy began to live, one after the other; the answer comes when it is ready."""
+    for context in agent.contexts.cold():
+        context.warm_again()
+    channel.send_ok({})
+
+
 def run(agent: Agent, params: Params, channel: Channel) -> None:
     context = _context(agent, params)
     request = Request(
@@ -203,6 +210,7 @@ OPS: dict[str, Any] = {
     "contexts.interrupt": interrupt,
     "contexts.remove": remove,
     "contexts.warm": warm,
+    "contexts.warm_again": warm_again,
     "contexts.run": run,
     "contexts.attach": attach,
 }

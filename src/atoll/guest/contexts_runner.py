@@ -15,7 +15,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from atoll.guest import contexts_protocol, tree
+from atoll.guest import contexts_protocol
 from atoll.guest.contexts_execution import Request
 from atoll.guest.contexts_languages import Language
 from atoll.guest.processes import Spec
@@ -108,7 +108,7 @@ class Runner:
     def kill(self, why: str) -> None:
         self._why = self._why or why
         if self.process.exit is None:
-            tree.kill_tree(self.process.pid, self._agent.workers.own_pids())
+            self._agent.processes.kill(self.process)
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):

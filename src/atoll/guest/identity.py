@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from atoll.guest import trust
 from atoll.guest.channel import Channel
 from atoll.guest.failure import Refused
-from atoll.guest.params import Params, environment, integer, seconds, text
+from atoll.guest.params import Params, environment, integer, text
 from atoll.model import limits
 
 if TYPE_CHECKING:
@@ -43,11 +43,17 @@ def info(agent: Agent, _params: Params, channel: Channel) -> None:
     )
 
 
+def show_environment(agent: Agent, _params: Params, channel: Channel) -> None:
+    """What every process gets, beside what its template and its caller give it."""
+    channel.send_ok({"env": dict(agent.env)})
+
+
 def change(agent: Agent, params: Params, channel: Channel) -> None:
     """All values are checked before the first is set. The new token counts from the next connection on.
 
     What nobody can see before the next operation is done after the answer, so that nobody waits for a disk; and that
-    operation waits for it. With `rest_after_s` it is left for a moment: others are waiting for the processors.
+    operation waits for it. The answer says whether interpreters are not warm any more, which they are made again when
+    the node says so.
     """
     token_hash = text(params, "token_hash", agent.token_hash)
     hostname = text(params, "hostname", "")
@@ -55,7 +61,6 @@ def change(agent: Agent, params: Params, channel: Channel) -> None:
     user = text(params, "user", agent.settings.user)
     processes_max = integer(params, "processes_max", agent.workers.processes_max, high=limits.PIDS_MAX)
     env = environment(params) if "env" in params else agent.env
-    rest_after_s = seconds(params, "rest_after_s") or 0.0
     for pattern, value, name in (
         (_HEX_64, token_hash, "token_hash"),
         (_HOSTNAME, hostname, "hostname"),
@@ -69,7 +74,8 @@ def change(agent: Agent, params: Params, channel: Channel) -> None:
     for draw_again in agent.reseed:
         draw_again(params.get("copied") is not False)
     agent.token_hash = token_hash
-    agent.settling.begin(lambda: _settle(agent, hostname, machine_id), lambda: channel.send_ok({}), rest_after_s)
+    said = {"cold": bool(agent.contexts.cold())}
+    agent.settling.begin(lambda: _settle(agent, hostname, machine_id), lambda: channel.send_ok(said))
 
 
 def _settle(agent: Agent, hostname: str, machine_id: str) -> None:

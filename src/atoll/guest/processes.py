@@ -27,6 +27,8 @@ from atoll.guest.users import User
 from atoll.guest.workers import Workers
 from atoll.model import limits
 
+PROCESS_VARIABLE = "ATOLL_PROCESS"  # its id, in the environment of all that come from it
+
 
 @dataclass(frozen=True, slots=True)
 class Spec:
@@ -59,6 +61,7 @@ class Process:
         self.streams: dict[str, Stream] = {}
         self.stdin_fd: int | None = None
         self.stdin_lock = threading.Lock()
+        self.stdin_bytes = 0  # that it was given so far
         self.control: socket.socket | None = None  # of a session: commands in, their ends out
         self.timed_out = False
         self.oom = False
@@ -66,6 +69,11 @@ class Process:
         self.exit: Params | None = None
         self.finished = threading.Event()
         self.on_finish: list[Callable[[], None]] = []
+
+    @property
+    def mark(self) -> str:
+        """What those that come from it are known by."""
+        return f"{PROCESS_VARIABLE}={self.id}"
 
     def describe(self) -> Params:
         return {
@@ -77,6 +85,7 @@ class Process:
             "user": self.spec.user.name,
             "pty": self.spec.size is not None,
             "stdin": self.stdin_fd is not None,
+            "stdin_offset": self.stdin_bytes,
             "shell": self.spec.shell,
             "started_at": self.started_at,
             "stdout_offset": self.rings["stdout"].end,
@@ -124,7 +133,9 @@ class Process:
             if self.stdin_fd is None:
                 raise Refused("wrong_state", "standard input of this process is not open")
             try:
-                return os.write(self.stdin_fd, data)
+                count = os.write(self.stdin_fd, data)
+                self.stdin_bytes += count
+                return count
             except BlockingIOError:
                 return 0
             except OSError as error:
@@ -150,7 +161,8 @@ class Process:
             if fd is None:
                 return
             if self.spec.size and by_caller:
-                os.write(fd, b"\x04")  # a terminal has no end but the key that means it
+                with suppress(OSError):  # one that is full or gone reads no key any more
+                    os.write(fd, b"\x04")  # a terminal has no end but the key that means it
                 return
             self.stdin_fd = None
             os.close(fd)
@@ -229,6 +241,10 @@ class Table:
         self._pipes = _Pipes()
         self._null_fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
+    def output_age_s(self) -> float:
+        """How long ago any of them printed something."""
+        return time.monotonic() - self._budget.appended_at_s
+
     def all(self) -> list[Process]:
         with self._lock:
             return list(self._by_id.values())
@@ -259,7 +275,7 @@ class Table:
         message: dict[str, Any] = {
             "id": process.id,
             "argv": spec.argv,
-            "env": spec.env,
+            "env": {**spec.env, PROCESS_VARIABLE: process.id},
             "cwd": spec.cwd,
             "pty": spec.size is not None,
             "limits": spec.bounds,
@@ -350,7 +366,7 @@ class Table:
 
     def end(self, process: Process) -> None:
         """End the whole tree, in a thread of its own because it may take the grace time."""
-        arguments = (process.pid, self.workers.own_pids())
+        arguments = (process.pid, self.workers.own_pids(), process.mark)
         threading.Thread(target=tree.end_tree, args=arguments, daemon=True).start()
 
     def kill(self, process: Process) -> None:
@@ -359,9 +375,9 @@ class Table:
     def signal_tree(self, process: Process, number: int) -> None:
         """To the process, its session and all that descend from it; KILL until none is left."""
         if number == signal.SIGKILL:
-            tree.kill_tree(process.pid, self.workers.own_pids())
+            tree.kill_tree(process.pid, self.workers.own_pids(), process.mark)
             return
-        for pid in tree.members(tree.snapshot(), process.pid) - self.workers.own_pids():
+        for pid in tree.Family(process.pid, self.workers.own_pids(), process.mark).look():
             tree.send(pid, number)
 
     def forget_finished(self) -> None:

@@ -169,16 +169,24 @@ def send_signal(agent: Agent, params: Params, channel: Channel) -> None:
 
 
 def send_stdin(agent: Agent, params: Params, channel: Channel) -> None:
-    """An upload that goes into a process's standard input; with `close`, that is then at its end."""
+    """An upload that goes into a process's standard input; with `close`, that is then at its end.
+
+    With `offset` it can be repeated: what the process has been given already is not given again.
+    """
     process = agent.processes.find(params)
+    skipped = process.stdin_bytes - integer(params, "offset", process.stdin_bytes)
+    if skipped < 0:
+        raise Refused("wrong_state", f"the next byte of its standard input is number {process.stdin_bytes}")
     deadline_s = time.monotonic() + (seconds(params, "timeout_s") or limits.TRANSFER_STALL_S_MAX)
     count = 0
     for data in channel.read_upload():
-        process.write_stdin_all(data, deadline_s)
         count += len(data)
+        rest = memoryview(data)[skipped:]
+        skipped -= len(data) - len(rest)
+        process.write_stdin_all(rest, deadline_s)
     if flag(params, "close"):
         process.close_stdin(by_caller=True)
-    channel.send_ok({"written": count})
+    channel.send_ok({"written": count, "offset": process.stdin_bytes})
 
 
 def resize(agent: Agent, params: Params, channel: Channel) -> None:
@@ -214,3 +222,8 @@ def output(agent: Agent, params: Params, channel: Channel) -> None:
         channel.send_data(1 if name == "stdout" else 2, data)
         position += len(data)
     channel.send_end({"next_offset": position, "exit": process.exit})
+
+
+def quiet(agent: Agent, _params: Params, channel: Channel) -> None:
+    """How long ago any program printed something, whether or not anybody reads it."""
+    channel.send_ok({"output_age_s": agent.processes.output_age_s()})

@@ -20,6 +20,8 @@ class Budget:
     def __init__(self, total_bytes: int = limits.RING_TOTAL_BYTES_MAX) -> None:
         self._total_bytes = total_bytes
         self._rings = 0
+        self.appended_at_s = time.monotonic()
+        """When there last was any output."""
 
     def join(self) -> None:
         self._rings += 1
@@ -61,6 +63,7 @@ class Ring:
         return self._start + len(self._window)
 
     def append(self, data: bytes) -> None:
+        self._budget.appended_at_s = time.monotonic()
         with self._lock:
             self._window += data
             excess = len(self._window) - self._budget.share_bytes()

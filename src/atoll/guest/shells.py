@@ -68,6 +68,7 @@ class Run:
         self.timed_out = False
         self.on_finish: list[Callable[[], None]] = []
         self._started_s = time.monotonic()
+        self.began_ticks = tree.now_ticks()
 
     def write_stdin(self, data: bytes | memoryview) -> int:
         raise Refused("wrong_state", f"a command of a session has no standard input for {len(data)} bytes")
@@ -126,7 +127,8 @@ class Shell:
         try:
             self._send(f"{run.word}\0{command}\0".encode("utf-8", "surrogateescape"))
         except BaseException:
-            tree.kill_tree(self.process.pid, self._own_pids())  # it has half a command, and would take the next for it
+            # It has half a command, and would take the next for it.
+            tree.kill_tree(self.process.pid, self._own_pids(), self.process.mark)
             raise
         if timeout_s is not None:
             self._pump.call_later(timeout_s, lambda: self._time_out(run))
@@ -159,16 +161,26 @@ class Shell:
     def _stop(self, run: Run) -> None:
         pid, number = self.process.pid, 15
         started_s = time.monotonic()
+        started = tree.Family(pid, self._own_pids(), self.process.mark, run.began_ticks)
+        told: set[int] = set()
         while run.exit is None and self.process.status is None:
             waited_s = time.monotonic() - started_s
             if waited_s > limits.TERM_GRACE_S * 2:
-                tree.kill_tree(pid, self._own_pids())
+                tree.kill_tree(pid, self._own_pids(), self.process.mark)
                 return
             number = 9 if waited_s > limits.TERM_GRACE_S else number
+            children = started.look()  # what an earlier command left in the background goes on
+            if self._run is not run:
+                break  # some may be the next command's
             tree.send(pid, INTERRUPT)  # again and again: inside a function it only leaves the function
-            for child in tree.members(tree.snapshot(), pid) - {pid} - self._own_pids():
+            for child in children:
                 tree.send(child, number)
+            told |= children
             time.sleep(0.02)
+        if any(tree.send(child, 0) for child in told):  # the shell let go of what does not heed a TERM
+            time.sleep(max(0.0, started_s + limits.TERM_GRACE_S - time.monotonic()))
+            for child in told:
+                tree.send(child, 9)
 
     def _hear(self) -> None:
         """In the pump's thread. Whoever runs in the shell may say anything here, but only so much."""

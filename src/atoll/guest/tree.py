@@ -24,6 +24,7 @@ class Entry(NamedTuple):
     cpu_s: float
     threads: int
     memory_bytes: int
+    started_ticks: int = 0  # since boot
 
 
 def parse_stat(line: str) -> Entry | None:
@@ -43,6 +44,7 @@ def parse_stat(line: str) -> Entry | None:
         cpu_s=(int(fields[11]) + int(fields[12])) / TICKS_PER_S,
         threads=int(fields[17]),
         memory_bytes=max(0, int(fields[21])) * PAGE_BYTES,
+        started_ticks=int(fields[19]),
     )
 
 
@@ -76,6 +78,12 @@ def members(entries: Iterable[Entry], root: int, known: Collection[int] = ()) ->
     entries = list(entries)
     found = {root, *known}
     found.update(entry.pid for entry in entries if entry.session == root or entry.group == root)
+    found = _with_descendants(entries, found)
+    return {entry.pid for entry in entries if entry.pid in found and entry.state != "Z"}
+
+
+def _with_descendants(entries: Collection[Entry], pids: Iterable[int]) -> set[int]:
+    found = set(pids)
     grown = True
     while grown:
         grown = False
@@ -83,7 +91,17 @@ def members(entries: Iterable[Entry], root: int, known: Collection[int] = ()) ->
             if entry.parent in found and entry.pid not in found:
                 found.add(entry.pid)
                 grown = True
-    return {entry.pid for entry in entries if entry.pid in found and entry.state != "Z"}
+    return found
+
+
+def younger(entries: Collection[Entry], root: int, found: Collection[int], since_ticks: int) -> set[int]:
+    """Of those who come from `root`, without itself: who began since then, and not by one who was there before."""
+    older = {entry.pid for entry in entries if entry.pid in found and entry.started_ticks < since_ticks} - {root}
+    return set(found) - _with_descendants(entries, older) - {root}
+
+
+def now_ticks() -> int:
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS_PER_S)
 
 
 def owner_of(entries: Iterable[Entry], pid: int, roots: Collection[int]) -> int | None:
@@ -109,30 +127,66 @@ def send(pid: int, number: int) -> bool:
     return True
 
 
-def end_tree(root: int, spared: Collection[int], grace_s: float = limits.TERM_GRACE_S) -> None:
+class Family:
+    """A process and all that come from it, found again and again while it lives and changes.
+
+    Who leaves its session and loses its parents is still known by `mark`, a variable that it was started with.
+    """
+
+    def __init__(self, root: int, spared: Collection[int], mark: str = "", since_ticks: int | None = None) -> None:
+        """With `since_ticks`, only those who began since then, and not the process itself."""
+        self._root = root
+        self._since_ticks = since_ticks
+        self._spared = set(spared)
+        self._mark = mark.encode()
+        self._known: set[int] = set()
+        self._strangers: set[int] = set()  # orphans without the mark, which none of them can get later
+
+    def look(self) -> set[int]:
+        """Those that are there now."""
+        entries = snapshot()
+        if self._mark:
+            for entry in entries:
+                if entry.parent == 1 and entry.pid not in self._strangers and entry.pid not in self._known:
+                    marked = self._mark in _environment(entry.pid)
+                    (self._known if marked else self._strangers).add(entry.pid)
+        found = members(entries, self._root, self._known) - self._spared
+        self._known |= found
+        return found if self._since_ticks is None else younger(entries, self._root, found, self._since_ticks)
+
+
+def _environment(pid: int) -> list[bytes]:
+    """The variables that a process was started with."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read(limits.ENV_BYTES_MAX + limits.ARGV_BYTES_MAX).split(b"\0")
+    except OSError:
+        return []
+
+
+def end_tree(root: int, spared: Collection[int], mark: str = "", grace_s: float = limits.TERM_GRACE_S) -> None:
     """TERM to the whole tree, and after the grace KILL to what is left of it, also if it keeps forking."""
-    first = members(snapshot(), root) - set(spared)
-    for pid in first:
+    family = Family(root, spared, mark)
+    for pid in family.look():
         send(pid, signal.SIGTERM)
         send(pid, signal.SIGCONT)
     deadline_s = time.monotonic() + grace_s
-    known = set(first)
     while time.monotonic() < deadline_s:
-        left = members(snapshot(), root, known) - set(spared)
-        known |= left
-        if not left:
+        if not family.look():
             return
         time.sleep(0.02)
-    kill_tree(root, spared, known)
+    _kill(family)
 
 
-def kill_tree(root: int, spared: Collection[int], known: Collection[int] = ()) -> None:
-    found = set(known)
+def kill_tree(root: int, spared: Collection[int], mark: str = "") -> None:
+    _kill(Family(root, spared, mark))
+
+
+def _kill(family: Family) -> None:
     for turn in range(limits.TREE_ROUNDS_MAX):
-        left = members(snapshot(), root, found) - set(spared)
+        left = family.look()
         if not left:
             return
         for pid in left:
             send(pid, signal.SIGKILL)
-        found |= left
         time.sleep(min(0.01, 0.001 * 2**turn))  # one that does not fork is gone in a millisecond

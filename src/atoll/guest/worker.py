@@ -9,6 +9,7 @@ threads here; work that can burn CPU without end gets a process of its own (`one
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import resource
@@ -173,7 +174,9 @@ def start(message: dict[str, Any], fds: list[int]) -> int:
     except PermissionError:
         raise Refused("permission_denied", f"not allowed to run {message['argv'][0]} in {cwd}") from None
     except OSError as error:
-        if error.errno == 8:  # ENOEXEC
+        if error.errno in (errno.E2BIG, errno.ENAMETOOLONG):
+            raise Refused("too_large", "an argument or a variable, or all of them together, are too long") from None
+        if error.errno == errno.ENOEXEC:
             raise Refused("no_such_program", f"not a program: {message['argv'][0]}") from None
         raise
     process.returncode = 0  # we reap it ourselves; this keeps the object from doing so

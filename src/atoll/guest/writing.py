@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat as modes
@@ -94,7 +95,7 @@ def store(name: str, params: Params, data: Iterable[bytes | memoryview]) -> str:
     elif whole:
         _replace(name, old, data, mode, size)
     else:
-        _in_place(name, data, mode)
+        _in_place(name, data, mode, claim=old is None and flag(params, "claim"))
     return name
 
 
@@ -203,11 +204,15 @@ def _content(fd: int, size: int) -> Iterator[bytes]:
         yield data
 
 
-def _in_place(name: str, data: Iterable[bytes | memoryview], mode: int | None) -> None:
+def _in_place(name: str, data: Iterable[bytes | memoryview], mode: int | None, *, claim: bool = False) -> None:
+    """A new file that is claimed is given to whom it belongs already: others who watch its folder wait to hear that."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK
     fd = os.open(name, flags, _MODE_NEW if mode is None else mode)
     try:
         os.set_blocking(fd, True)
+        if claim:
+            with contextlib.suppress(OSError):  # some filesystems know no owners
+                os.fchown(fd, os.geteuid(), os.getegid())
         _write_all(fd, data)
         if mode is not None:
             os.fchmod(fd, mode)

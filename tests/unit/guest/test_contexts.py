@@ -37,6 +37,17 @@ async def test_a_new_identity_keeps_state_and_brings_its_environment(link: Guest
     await link.call("identity", {"env": {}})
 
 
+async def test_a_copy_says_what_is_not_warm_any_more_until_it_is_or_somebody_uses_it(link: GuestLink) -> None:
+    await link.call("contexts.warm", {"languages": ["bash"]})
+    assert (await link.call("identity", {"copied": False}))["cold"] is False
+    assert (await link.call("identity", {"copied": True}))["cold"] is True
+    await link.call("contexts.warm_again")
+    assert (await link.call("identity", {"copied": False}))["cold"] is False
+    assert (await link.call("identity", {"copied": True}))["cold"] is True
+    assert (await run(link, "echo 1"))[0] == b"1\n"
+    assert (await link.call("identity", {"copied": False}))["cold"] is False
+
+
 async def test_contexts_are_bounded_and_processes_of_callers_are_others(link: GuestLink) -> None:
     there = len((await link.call("contexts.list"))["entries"])
     bash = {"language": "bash"}

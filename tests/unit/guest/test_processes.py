@@ -201,7 +201,8 @@ async def test_input_from_another_connection(link: GuestLink) -> None:
     async def chunks() -> Any:
         yield b"hello"
 
-    assert await link.upload("process.stdin", {"id": started["id"], "close": True}, chunks()) == {"written": 5}
+    written = await link.upload("process.stdin", {"id": started["id"], "close": True}, chunks())
+    assert written == {"written": 5, "offset": 5}
     await link.call("process.wait", {"id": started["id"]})
     async with link.stream("process.attach", {"id": started["id"]}) as stream:
         assert (await drain(stream))[0] == b"hello"

@@ -14,6 +14,7 @@ def test_a_name_may_hold_anything() -> None:
     assert (found.pid, found.name, found.state, found.parent, found.session) == (42, "a ) (b", "R", 1, 43)
     assert (found.threads, found.memory_bytes) == (3, 10 * tree.PAGE_BYTES)
     assert found.cpu_s == 200 / tree.TICKS_PER_S
+    assert found.started_ticks == 100
     assert tree.parse_stat("garbage") is None
 
 
@@ -32,6 +33,16 @@ def test_a_tree_is_descendants_and_session() -> None:
 
 def test_what_was_found_before_still_belongs_to_it() -> None:
     assert tree.members([entry(12, 1, 12), entry(30, 12, 12)], 10, known=[12]) == {12, 30}
+
+
+def test_who_was_there_before_is_spared_with_all_that_it_started() -> None:
+    """10 is a shell; 11 is a server of an earlier command, and 13 its new worker; 12 is of the command that runs."""
+
+    def at(ticks: int, pid: int, parent: int) -> tree.Entry:
+        return entry(pid, parent, 10)._replace(started_ticks=ticks)
+
+    entries = [at(1, 10, 1), at(5, 11, 10), at(9, 13, 11), at(8, 12, 10), at(9, 14, 12)]
+    assert tree.younger(entries, 10, tree.members(entries, 10), since_ticks=8) == {12, 14}
 
 
 def test_the_owner_is_found_by_session_or_parents() -> None:

@@ -23,7 +23,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
-from atoll.guest.runners import charts, pip_reason, tables, user_packages
+from atoll.guest.runners import charts, e2b, pip_reason, tables, user_packages
 from atoll.guest.runners.link import STDERR, STDOUT, Link
 from atoll.guest.runners.streams import Stream
 
@@ -117,6 +117,7 @@ class Runner:
         self.shell.display_pub.runner = self
         charts.register(self.shell.display_formatter)
         tables.register(self.shell.display_formatter)
+        e2b.register(self.shell.display_formatter)
         builtins.input = self._input
         warnings.filterwarnings("ignore", message="To exit: use")
         self.shell.user_ns["exit"] = self.shell.user_ns["quit"] = sys.exit
