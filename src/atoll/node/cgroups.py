@@ -58,6 +58,10 @@ class MemoryGauge:
         """What its programs hold. Slower: the kernel adds it up for whoever asks."""
         return sum(_field(self._stat, name) for name in self._held)
 
+    def shared_bytes(self) -> int:
+        """What its programs hold of shared memory, which is where a sentry has all that runs in it."""
+        return _field(self._stat, "shmem")
+
     def close(self) -> None:
         """Idempotent."""
         fd, self._used_fd = self._used_fd, None

@@ -37,6 +37,7 @@ from atoll.node.images import Image
 from atoll.node.incoming import Incomings
 from atoll.node.install.layout import Layout
 from atoll.node.instance import Instance
+from atoll.node.introductions import Introductions
 from atoll.node.journal import Entry
 from atoll.node.networkport import NetworkPort
 from atoll.node.series import Series
@@ -93,6 +94,8 @@ class Node(NetworkPort, VolumePort, StatePort):
         self._deaths: asyncio.Queue[SandboxDied] = asyncio.Queue()
         self._volume_room = VolumeRoom()
         self._claiming = anyio.CapacityLimiter(max(2, os.cpu_count() or 1))
+        self._introductions = Introductions(limits.INTRODUCE_S_MAX)
+        self._claims_failed = 0
         self._restarted = False
         self._tasks: TaskGroup  # set by `open`, for as long as it lasts
 
@@ -115,6 +118,7 @@ class Node(NetworkPort, VolumePort, StatePort):
                 host.egress.start(tasks)
                 await node._recover()
                 tasks.start_soon(host.memory_watch.run)
+                tasks.start_soon(host.rewarming.run, node._warm.quiet_s)
                 tasks.start_soon(node._spares.run)
                 tasks.start_soon(node._warm.run)
                 tasks.start_soon(node._series.run)
@@ -143,6 +147,8 @@ class Node(NetworkPort, VolumePort, StatePort):
             error.log = startlog.compose(steps.ms, error)
             raise
         self._take_in(instance)
+        if instance.entry.untold:
+            self._introduce_later(instance)
         return SandboxStarted(order.sandbox_id, steps.ms, way, tuple(steps.failed))
 
     def _take_in(self, instance: Instance) -> None:
@@ -178,16 +184,41 @@ class Node(NetworkPort, VolumePort, StatePort):
             return await self._make_new(order, steps)
 
     async def _claim(self, order: SandboxOrder, steps: Steps) -> Instance | None:
-        """A live one for its owner, if one waits; some at a time, because guests that wake together hinder each other.
+        """A live one for its owner, if one waits. One that does not answer soon is given up: the next way is slower,
+        but not as slow as waiting.
 
-        One that does not answer soon is given up: the next way is slower, but not as slow as waiting.
+        In a crowd it is the owner's by the record, and its guest hears of it when the others have been answered.
         """
-        async with self._claiming:
-            live = self._warm.claim(order.template, order.resources)
-            if live is not None:
-                rest_s = limits.CLAIM_REST_S if self._claiming.statistics().tasks_waiting else 0.0
-                await self._hand_over(live, order, steps, timeout_s=limits.CLAIM_S_MAX, rest_s=rest_s)
-            return live
+        live = self._warm.claim(order.template, order.resources)
+        if live is not None and order.crowded:
+            async with live.kept_or_demolished():
+                await live.limit(order.resources)
+                live.promise(_owned(live.entry, order), order.env, untold=live.guest.token)
+                steps.done("promise")
+        elif live is not None:
+            await self._hand_over(live, order, steps, timeout_s=limits.CLAIM_S_MAX)
+        return live
+
+    def _introduce_later(self, instance: Instance) -> None:
+        self._introductions.begin(instance.entry.sandbox_id)
+        self._tasks.start_soon(self._introduce, instance)
+
+    async def _introduce(self, instance: Instance) -> None:
+        """Tell one that was claimed in a crowd who it is; some at a time, because guests that wake together hinder each
+        other. One that does not answer is replaced: nobody has seen its inside.
+        """
+        sandbox_id = instance.entry.sandbox_id
+        async with self._introductions.turn(sandbox_id):
+            try:
+                async with self._claiming:
+                    if not instance.ending:
+                        await instance.introduce(limits.CLAIM_S_MAX)
+            except AtollError as error:
+                if instance.ending or not instance.alive:
+                    return  # whoever ends it, or watches it, tells why
+                self._claims_failed += 1
+                log.warning("a claim failed", way="pool", sandbox_id=sandbox_id, error=repr(error), detail=error.detail)
+                await self._replace(instance, _order_of(instance.entry))
 
     @contextlib.contextmanager
     def _tried(self, way: str, order: SandboxOrder, steps: Steps) -> Iterator[None]:
@@ -198,7 +229,16 @@ class Node(NetworkPort, VolumePort, StatePort):
             log.warning("a claim failed", way=way, sandbox_id=order.sandbox_id, error=repr(error), detail=error.detail)
             steps.failed.append(way)
 
-    async def _make_new(self, order: SandboxOrder, steps: Steps) -> tuple[str, Instance]:
+    async def _replace(self, instance: Instance, order: SandboxOrder) -> None:
+        """Another box for a sandbox whose own is of no use; if there is none, it has died."""
+        try:
+            _, fresh = await self._make_new(order, Steps(), replaces=instance.entry.box_id)
+            await self._succeed(instance, fresh)
+        except AtollError as error:
+            log.error("a sandbox cannot be replaced", sandbox_id=order.sandbox_id, error=repr(error))
+            await self._died(instance, EndReason.GUEST_UNRESPONSIVE, "it did not take in whose it is")
+
+    async def _make_new(self, order: SandboxOrder, steps: Steps, *, replaces: str = "") -> tuple[str, Instance]:
         image = self._warm.image(order.template)
         slot = self._spares.slot()
         await self._spares.ensure(slot)
@@ -207,7 +247,7 @@ class Node(NetworkPort, VolumePort, StatePort):
         entry = self._host.entry(
             order.sandbox_id, order.template, order.resources, slot=slot, hostname=order.hostname, boot=boot
         )
-        entry = replace(entry, volumes=order.volumes)
+        entry = replace(entry, volumes=order.volumes, replaces=replaces)
         disk = self._host.images.disk_path(image.id) if image else templates.find(self._host.pool, order.template)
         instance = await Instance.create(self._host, entry, disk, steps, env=order.env, image=image)
         return ("image" if image else "boot"), instance
@@ -218,13 +258,12 @@ class Node(NetworkPort, VolumePort, StatePort):
         order: SandboxOrder,
         steps: Steps,
         timeout_s: float = limits.GUEST_REPLY_S_MAX,
-        rest_s: float = 0.0,
     ) -> None:
         """Make a box that waited somebody's: limits first, then the identity. On an error it is gone."""
         async with instance.kept_or_demolished():
             await instance.limit(order.resources)
             steps.done("limits")
-            await instance.become(_owned(instance.entry, order), order.env, timeout_s=timeout_s, rest_s=rest_s)
+            await instance.become(_owned(instance.entry, order), order.env, timeout_s=timeout_s)
             steps.done("identity")
 
     async def _fill(self, instance: Instance, image: Image, order: SandboxOrder, steps: Steps) -> None:
@@ -234,6 +273,7 @@ class Node(NetworkPort, VolumePort, StatePort):
 
     async def sandbox_destroy(self, sandbox_id: str) -> None:
         instance = self._instances.pop(sandbox_id, None)
+        self._introductions.hurry(sandbox_id)
         if instance is not None:
             with anyio.CancelScope(shield=True):
                 await instance.strike()
@@ -258,12 +298,14 @@ class Node(NetworkPort, VolumePort, StatePort):
         return await self._deaths.get()
 
     async def guest_call(self, sandbox_id: str, op: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        await self._introductions.wait(sandbox_id)
         instance = self._awake(sandbox_id)
         with instance.activity.calling():
             return await instance.guest.call(op, dict(params))
 
     @asynccontextmanager
     async def guest_stream(self, sandbox_id: str, op: str, params: Mapping[str, Any]) -> AsyncIterator[GuestStream]:
+        await self._introductions.wait(sandbox_id)
         instance = self._awake(sandbox_id)
         with instance.activity.going_on():
             values = self.secret_values(sandbox_id)
@@ -272,6 +314,7 @@ class Node(NetworkPort, VolumePort, StatePort):
                 yield masked_stream(stream, op, values, skip)
 
     async def dial(self, sandbox_id: str, port: int) -> socket.socket:
+        await self._introductions.wait(sandbox_id)
         return await self._instance(sandbox_id).ports.dial(port)
 
     def sandbox_series(self, sandbox_id: str) -> Sequence[SeriesPoint]:
@@ -287,6 +330,8 @@ class Node(NetworkPort, VolumePort, StatePort):
             disk_total_bytes=shutil.disk_usage(self._host.pool.root).total,
             disk_free_bytes=self._host.pool.free_bytes(),
             warm=self._warm.counts(),
+            claims_failed=self._claims_failed,
+            warm_max=self._warm.ceiling,
         )
 
     def _instance(self, sandbox_id: str) -> Instance:
@@ -330,6 +375,9 @@ class Node(NetworkPort, VolumePort, StatePort):
         except Exception as error:  # whatever the end of one sandbox brings with it, the server goes on for the others
             log.error("a death could not be looked into", sandbox_id=instance.entry.sandbox_id, error=repr(error))
             reason, detail = EndReason.RUNTIME_DIED, "its runtime ended unexpectedly"
+        await self._died(instance, reason, detail)
+
+    async def _died(self, instance: Instance, reason: EndReason, detail: str) -> None:
         if instance.ending or self._instances.get(instance.entry.sandbox_id) is not instance:
             return
         del self._instances[instance.entry.sandbox_id]
@@ -363,12 +411,22 @@ class Node(NetworkPort, VolumePort, StatePort):
                 continue
             self._instances[entry.sandbox_id] = instance
             self._tasks.start_soon(self._watch, instance)
+            if entry.untold:
+                await self._introduce_again(instance)
         entries = [instance.entry for instance in self._instances.values()]
         boxes, slots = {entry.box_id for entry in entries}, {entry.slot for entry in entries}
         removed = await inventory.sweep(self._host, boxes, slots)
         await asyncio.to_thread(self._host.images.sweep)
         self._host.egress.sweep(frozenset(self._instances) | frozenset(self._snapshots.paused))
         log.info("recovered", sandboxes=len(entries), removed=len(removed))
+
+    async def _introduce_again(self, instance: Instance) -> None:
+        """One whose server was killed about when it was to be told whose it is: if it was, its new token opens it."""
+        try:
+            await instance.guest.call("ping", timeout_s=limits.CLAIM_S_MAX)
+        except AtollError:
+            instance.guest.token = instance.entry.untold
+            self._introduce_later(instance)
 
     def _may_live(self, entry: Entry) -> bool:
         """Not one that waited for an owner, nor the box of a paused sandbox, nor one whose predecessor still lives."""
@@ -394,3 +452,8 @@ def _owned(entry: Entry, order: SandboxOrder) -> Entry:
         resources=order.resources,
         token=secrets.token_urlsafe(32),
     )
+
+
+def _order_of(entry: Entry) -> SandboxOrder:
+    """What was asked for when this box was claimed."""
+    return SandboxOrder(entry.sandbox_id, entry.template, entry.resources, env=entry.env, hostname=entry.hostname)

@@ -168,7 +168,6 @@ class GuestLink:
         self._connect = connect
         self._spare = SpareLine(begin)
         self._open_connections: set[socket.socket] = set()
-        self._lingering: dict[socket.socket, asyncio.TimerHandle] = {}
         self.token = token
 
     def hang_up(self) -> None:
@@ -182,21 +181,9 @@ class GuestLink:
     def rest(self) -> None:
         """No connection but those of operations under way."""
         self._spare.close()
-        for connection, timer in list(self._lingering.items()):
-            timer.cancel()
-            self._close(connection)
 
     def _renew(self) -> None:
         self._spare.renew()
-
-    def _end(self, connection: socket.socket) -> None:
-        self._close(connection)
-        self._renew()
-
-    def _close(self, connection: socket.socket) -> None:
-        self._lingering.pop(connection, None)
-        self._open_connections.discard(connection)
-        connection.close()
 
     @asynccontextmanager
     async def stream(
@@ -206,12 +193,8 @@ class GuestLink:
         *,
         idle_s: float = limits.GUEST_IDLE_S_MAX,
         bytes_max: int | None = None,
-        rest_s: float = 0.0,
     ) -> AsyncIterator[GuestStream]:
-        """Start an operation; its connection ends with the block, whatever happened in it.
-
-        With `rest_s`, one that came to its end is closed and followed by the next only after that time: others wait.
-        """
+        """Start an operation; its connection ends with the block, whatever happened in it."""
         try:
             frame = wire.request(op, self.token, params or {})
         except framing.FrameError as error:
@@ -224,13 +207,11 @@ class GuestLink:
             stream = GuestStream(connection, idle_s, bytes_max)
             await stream._send_all(frame)
             yield stream
-            if stream.ended and rest_s:
-                self._lingering[connection] = asyncio.get_running_loop().call_later(rest_s, self._end, connection)
-            elif stream.ended:  # the answer goes out first
+            if stream.ended:  # the answer goes out first
                 asyncio.get_running_loop().call_soon(self._renew)
         finally:
-            if connection not in self._lingering:
-                self._close(connection)
+            self._open_connections.discard(connection)
+            connection.close()
 
     async def _open(self) -> socket.socket:
         return await self._spare.take() or await self._dial()
@@ -287,13 +268,10 @@ class GuestLink:
         params: dict[str, Any] | None = None,
         *,
         timeout_s: float = limits.GUEST_REPLY_S_MAX,
-        rest_s: float = 0.0,
     ) -> AsyncIterator[Callable[[], Awaitable[dict[str, Any]]]]:
         """The same with something to do while the guest works; what is given waits for the reply."""
         with _within(timeout_s):
-            async with self.stream(
-                op, params, idle_s=timeout_s, bytes_max=limits.FRAME_BYTES_MAX, rest_s=rest_s
-            ) as stream:
+            async with self.stream(op, params, idle_s=timeout_s, bytes_max=limits.FRAME_BYTES_MAX) as stream:
 
                 async def answer() -> dict[str, Any]:
                     message = await stream.receive()

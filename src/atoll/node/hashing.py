@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,8 +17,15 @@ def file_hashes(folder: Path, known: Mapping[str, str] = MappingProxyType({})) -
 
 
 def file_hash(path: Path) -> str:
-    digest, buffer = hashlib.sha256(), bytearray(limits.MIB)
+    digest = hashlib.sha256()
+    for piece in file_pieces(path):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def file_pieces(path: Path) -> Iterator[memoryview]:
+    """Each in the same memory as the one before."""
+    buffer = memoryview(bytearray(limits.MIB))
     with open(path, "rb", buffering=0) as file:
         while count := file.readinto(buffer):
-            digest.update(memoryview(buffer)[:count])
-    return digest.hexdigest()
+            yield buffer[:count]

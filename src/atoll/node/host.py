@@ -16,6 +16,7 @@ from atoll.node.images import Boot, Images
 from atoll.node.journal import Entry, Journal
 from atoll.node.memorywatch import MemoryWatch
 from atoll.node.names import HostNames
+from atoll.node.rewarming import Rewarming
 from atoll.node.runtime.base import Driver
 from atoll.wire import guest
 
@@ -36,6 +37,7 @@ class Host:
     images: Images
     egress: Egress = field(default_factory=Egress)
     memory_watch: MemoryWatch = field(default_factory=MemoryWatch)
+    rewarming: Rewarming = field(default_factory=Rewarming)
 
     def entry(
         self,

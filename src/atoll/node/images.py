@@ -21,7 +21,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -30,8 +30,9 @@ from atoll.model import limits
 from atoll.model.errors import Conflict, NotFound
 from atoll.node.disks import btrfs
 from atoll.node.disks.pool import Pool, pool_full
-from atoll.node.hashing import file_hash
+from atoll.node.imagekey import ImageKey
 from atoll.node.names import HostNames
+from atoll.node.outflow import memory_open
 
 FORMAT = 2
 _STAND_BY = "+"
@@ -57,7 +58,9 @@ class Image:
     runtime_version: str
     cpu_features: str
     files: dict[str, str]
-    """The memory's files and the SHA-256 of each; empty for an image of a disk alone."""
+    """The memory's files and what each is known by, a SHA-256 or a digest of this server's own (`imagekey`); empty for
+    an image of a disk alone.
+    """
     sandbox_id: str = ""
     """The paused sandbox that wakes up from this image; empty if it is anybody's."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -82,10 +85,14 @@ class Images:
 
     def __init__(self, names: HostNames, pool: Pool) -> None:
         self._folder = names.data / "images"
+        self.key = ImageKey(names.data / "images.key")
         self._disks = pool.root / "snapshots"
         self._verified: set[str] = set()
         self._looking: dict[str, threading.Lock] = {}
         self._seals: dict[str, Marks] = {}
+        self._changing_places = threading.RLock()
+        self._kept: dict[str, int] = {}
+        """The memory that the largest file of an image is in, where that is not on the disk."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def disk_path(self, image_id: str) -> Path:
@@ -102,6 +109,12 @@ class Images:
         folder.mkdir(mode=0o700)
         return folder
 
+    def keep(self, image_id: str, name: str) -> int:
+        """Memory for a file of a new image that never reaches the disk, for as long as the image exists."""
+        fd = self._kept[image_id] = memory_open()
+        (self.memory_path(image_id) / name).symlink_to(f"/proc/self/fd/{fd}")
+        return fd
+
     def is_full(self) -> bool:
         """Whether so little is free that an image cannot be finished."""
         free = min(shutil.disk_usage(folder).free for folder in (self._folder, self._disks))
@@ -114,18 +127,32 @@ class Images:
     def disk_keep(self, image_id: str, disk: Path) -> None:
         """Put a sandbox's own disk in the place of the copy that was taken of it; it has not changed since."""
         own, other = self.disk_path(image_id), self._stand_by(image_id)
-        own.rename(other)
-        disk.rename(own)
-        btrfs.read_only_set(own, True)
-        btrfs.subvolume_delete(other)
+        with self._placing(image_id):
+            own.rename(other)
+            disk.rename(own)
+            btrfs.read_only_set(own, True)
+            btrfs.subvolume_delete(other)
 
     def disk_lend(self, image_id: str, target: Path) -> None:
         """Move the disk of a paused sandbox to where it is used; a copy stays, in case that comes to nothing."""
         own, other = self.disk_path(image_id), self._stand_by(image_id)
-        btrfs.snapshot_create(own, other, read_only=True)
-        btrfs.read_only_set(own, False)  # a read-only subvolume cannot be moved to another folder
-        own.rename(target)
-        other.rename(own)
+        with self._placing(image_id):
+            btrfs.snapshot_create(own, other, read_only=True)
+            btrfs.read_only_set(own, False)  # a read-only subvolume cannot be moved to another folder
+            own.rename(target)
+            other.rename(own)
+
+    @contextlib.contextmanager
+    def _placing(self, image_id: str) -> Iterator[None]:
+        """While two disks change places. What comes to nothing is put right, or by the next who looks for the image."""
+        with self._changing_places:
+            self.settle(image_id)
+            try:
+                yield
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self.settle(image_id)
+                raise
 
     def copy(self, image: Image, image_id: str) -> Image:
         """The same moment under another id, and nobody's."""
@@ -152,14 +179,19 @@ class Images:
             self.remove(image_id)
             raise
 
-    def settle(self) -> None:
+    def settle(self, image_id: str) -> None:
         """Where two disks were about to change places, see to it that one of them is in the place."""
-        for other in self._disks.glob(f"*{_STAND_BY}"):
-            own = self.disk_path(other.name.removesuffix(_STAND_BY))
-            if own.exists():
+        own, other = self.disk_path(image_id), self._stand_by(image_id)
+        with self._changing_places:
+            if other.exists() and own.exists():
                 btrfs.subvolume_delete(other)
-            else:
+            elif other.exists():
                 other.rename(own)
+
+    def settle_all(self) -> None:
+        """At a start, when nobody is at work on any of them."""
+        for other in self._disks.glob(f"*{_STAND_BY}"):
+            self.settle(other.name.removesuffix(_STAND_BY))
 
     def forget(self, image_id: str) -> None:
         """From here on the image does not exist; what is left of it goes with `remove`."""
@@ -212,6 +244,8 @@ class Images:
             raise NotFound("there is no such image", code="image_not_found") from None
         except (ValueError, TypeError, KeyError) as error:
             raise Conflict("the image's manifest is damaged", code="image_damaged", detail=repr(error)) from None
+        with contextlib.suppress(OSError):
+            self.settle(image_id)
         if image.format != FORMAT or not self.disk_path(image_id).is_dir():
             raise Conflict("the image is of another version, or its disk is gone", code="image_damaged")
         return image
@@ -248,7 +282,8 @@ class Images:
         for name, digest in image.files.items():
             if name == but:
                 continue
-            if Path(name).name != name or not (folder / name).is_file() or file_hash(folder / name) != digest:
+            path = folder / name
+            if Path(name).name != name or not path.is_file() or not self.key.matches(path, digest):
                 raise Conflict(
                     "the image was changed or cut short since it was made",
                     code="image_damaged",
@@ -260,16 +295,19 @@ class Images:
         """Idempotent. The manifest goes first: what is left without it is nobody's."""
         folder = self.memory_path(image_id)
         self.forget(image_id)
-        if btrfs.is_subvolume(self.disk_path(image_id)):
-            btrfs.subvolume_delete(self.disk_path(image_id))
+        for disk in (self.disk_path(image_id), self._stand_by(image_id)):
+            if btrfs.is_subvolume(disk):
+                btrfs.subvolume_delete(disk)
         shutil.rmtree(folder, ignore_errors=True)
+        if (kept := self._kept.pop(image_id, None)) is not None:
+            os.close(kept)
 
     def known(self) -> list[str]:
         return sorted(path.parent.name for path in self._folder.glob("*/manifest.json"))
 
     def sweep(self) -> None:
         """Remove what has no manifest: half an image, or a disk that was taken for one."""
-        self.settle()
+        self.settle_all()
         known = set(self.known())
         for folder in (self._folder, self._disks):
             for entry in folder.iterdir():

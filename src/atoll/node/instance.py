@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +18,15 @@ from typing import Any
 import anyio
 
 from atoll.model import limits
-from atoll.model.errors import AtollError, GuestFailed
+from atoll.model.errors import AtollError
 from atoll.model.lifecycle import EndReason
 from atoll.model.resources import Resources
 from atoll.node import volumes
 from atoll.node.activity import Activity
 from atoll.node.bundling import GUEST_PORT, bundle_of
 from atoll.node.disks.pool import meaning, pool_full, wanting_room
-from atoll.node.ending import cause_of, demolish, not_ready
+from atoll.node.ending import cause_of, demolish
+from atoll.node.firstanswer import first_answer
 from atoll.node.guestlink import GuestLink
 from atoll.node.hashing import file_hashes
 from atoll.node.host import Host
@@ -58,7 +58,7 @@ class Instance:
         self._box = box
         self.guest = GuestLink(box.connect_guest, entry.token, lambda: network.dial_begin(GUEST_PORT))
         self.ports = PortDial(network, self.guest, reserved=(GUEST_PORT,))
-        self.activity = Activity(self.ports.in_use)
+        self.activity = Activity(self.ports.in_use, lambda: host.egress.moved_at_s(self.entry.sandbox_id))
         self._memory: Watched | None = None
 
     @classmethod
@@ -143,7 +143,8 @@ class Instance:
             put(pool.disk_path(box_id))
 
     async def old_disk_remove(self) -> None:
-        """Of one that moved in. What fails is left to the next start, which finds it by name."""
+        """Of one that moved in, a moment later. What fails is left to the next start, which finds it by name."""
+        await asyncio.sleep(limits.TIDY_AFTER_S)
         with contextlib.suppress(AtollError):
             await asyncio.to_thread(self._host.pool.disk_aside_delete, self.entry.box_id)
 
@@ -160,7 +161,7 @@ class Instance:
             await self._box.restore(self._host.images.memory_path(image.id), seen)
             self.guest.token = image.token
         steps.done("boundary_start")
-        await self.wait_ready()
+        await first_answer(self._box, self.guest)
         self._watch_memory()
         steps.done("guest_boot")
 
@@ -186,30 +187,38 @@ class Instance:
             self._memory = None
 
     async def become(
-        self,
-        entry: Entry,
-        env: Mapping[str, str],
-        *,
-        timeout_s: float = limits.GUEST_REPLY_S_MAX,
-        rest_s: float = 0.0,
+        self, entry: Entry, env: Mapping[str, str], *, timeout_s: float = limits.GUEST_REPLY_S_MAX
     ) -> None:
-        """Take on an identity; of the one before nothing is left that the guest could tell.
+        """Take on an identity; of the one before nothing is left that the guest could tell."""
+        self.promise(entry, env)
+        await self.introduce(timeout_s)
 
-        With `rest_s`, what can be done after its answer is left for so long, unless somebody asks something of it.
-
-        The journal first: a server that dies in between finds a sandbox that control still calls "creating", and takes
-        it down.
-        """
+    def promise(self, entry: Entry, env: Mapping[str, str], *, untold: str = "") -> None:
+        """It is somebody's, by the record, before its guest hears it in `introduce`: a server that dies in between
+        finds a sandbox that control calls "creating", and takes it down, or one that is `untold`."""
         cpu_s = self._host.cgroups.cpu_s(self._host.names.cgroup(entry.box_id))
-        self.entry = replace(entry, live=self.entry.live, env=dict(env), cpu_base_s=cpu_s)
+        self.entry = replace(entry, live=self.entry.live, env=dict(env), cpu_base_s=cpu_s, untold=untold)
         self._host.journal.write(self.entry)
-        identity = {**identity_of(self.entry, env), "copied": self._copied, "rest_after_s": rest_s or None}
-        async with self.guest.calling("identity", identity, timeout_s=timeout_s, rest_s=rest_s) as answer:
+
+    async def introduce(self, timeout_s: float = limits.GUEST_REPLY_S_MAX) -> None:
+        """Tell the guest who it is from now on."""
+        identity = {**identity_of(self.entry, self.entry.env), "copied": self._copied}
+        async with self.guest.calling("identity", identity, timeout_s=timeout_s) as answer:
             await self.gate_open()  # while the guest works: nothing of its owner's runs before it has answered
-            await answer()
+            said = await answer()
         self._copied = False
+        if said.get("cold") is True:
+            self._host.rewarming.add(self._warm_again)
         self.guest.token = self.entry.token
+        if self.entry.untold:
+            self._note_freed(untold="")
         await self.network_tell()
+
+    async def _warm_again(self) -> None:
+        """Interpreters that had to go. One that stands still or is slow does it by itself, later."""
+        if not (self.ending or self.frozen or self.entry.held):
+            with contextlib.suppress(AtollError):
+                await self.guest.call("contexts.warm_again", timeout_s=limits.CONTEXT_REWARM_S_MAX)
 
     async def gate_open(self) -> None:
         """From here on the sandbox reaches what its policy allows."""
@@ -265,32 +274,6 @@ class Instance:
         instance._watch_memory()
         return instance
 
-    async def wait_ready(self) -> None:
-        """Until the guest answers for the first time. While it boots, connections are refused at once."""
-        exited = False
-        deadline_s = time.monotonic() + limits.BOOT_S_MAX
-
-        async def watch() -> None:
-            nonlocal exited
-            await self._box.wait_exited()
-            exited = True
-
-        failure: AtollError | None = None
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch)
-            while failure is None:
-                try:
-                    await self.guest.call("ping")
-                    break
-                except GuestFailed as error:
-                    if exited or time.monotonic() > deadline_s:
-                        failure = not_ready(exited, f"{error.detail}\n{self._box.console()}")
-                    else:
-                        await asyncio.sleep(0.001)
-            tasks.cancel_scope.cancel()
-        if failure is not None:  # raised here: a task group would hide it in a group
-            raise failure
-
     async def capture(
         self, image_id: str, *, memory: bool = True, asleep: bool = False, passing: bool = False
     ) -> Image:
@@ -301,11 +284,11 @@ class Instance:
         """
         images = self._host.images
         with meaning("the image"):
-            folder = images.begin(image_id)
+            images.begin(image_id)
             try:
                 if not memory:
                     await self.guest.call("sync")
-                image = await self._take(image_id, folder, memory=memory, asleep=asleep, passing=passing)
+                image = await self._take(image_id, memory=memory, asleep=asleep, passing=passing)
             except BaseException as error:
                 with anyio.CancelScope(shield=True):
                     full = isinstance(error, AtollError) and images.is_full()
@@ -315,15 +298,20 @@ class Instance:
                 raise
         return image
 
-    async def _take(self, image_id: str, folder: Path, *, memory: bool, asleep: bool, passing: bool) -> Image:
+    async def _take(self, image_id: str, *, memory: bool, asleep: bool, passing: bool) -> Image:
         disk = self._host.pool.disk_path(self.entry.box_id)
         async with contextlib.AsyncExitStack() as opened:
-            taking = MemoryTake(self._host, self._box, self.entry, folder)
+            taking = MemoryTake(self._host, self._box, self.entry, image_id, asleep=asleep, passing=passing)
             take = await opened.enter_async_context(taking) if memory else None
+
+            def disk_take() -> None:
+                self._host.images.disk_take(image_id, disk)
+
             async with self._held(for_good=asleep):
                 if take is not None:
-                    await take.write()
-                await asyncio.to_thread(self._host.images.disk_take, image_id, disk)
+                    await take.write(disk_take)
+                else:
+                    await asyncio.to_thread(disk_take)
                 if asleep:
                     return await self._describe(image_id, take, sandbox_id=self.entry.sandbox_id)
             return await self._describe(image_id, take, passing=passing)
@@ -411,15 +399,15 @@ class Instance:
                     await self._box.resume()
                 self._note_freed(frozen=False)
 
-    def _note(self, **changes: bool) -> None:
+    def _note(self, **changes: bool | str) -> None:
         entry = replace(self.entry, **changes)  # type: ignore[arg-type]
         if not self.ending:
             self._host.journal.write(entry)
         self.entry = entry
 
-    def _note_freed(self, **changes: bool) -> None:
-        """That it goes on is true whether or not there is room to write it down: a restart forgives a record that says
-        it stands still, and the next note corrects it.
+    def _note_freed(self, **changes: bool | str) -> None:
+        """What is so is so whether or not there is room to write it down: a restart forgives a record that says it
+        stands still, or has not been told whose it is, and the next note corrects it.
         """
         self.entry = replace(self.entry, **changes)  # type: ignore[arg-type]
         with contextlib.suppress(AtollError):

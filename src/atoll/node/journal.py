@@ -46,6 +46,8 @@ class Entry:
     """It stands still for an image. Who finds it so after a kill lets it go on."""
     replaces: str = ""
     """The box of the same sandbox that this one takes over from; as long as that one lives, this one is not it."""
+    untold: str = ""
+    """The token that its guest still knows: it is somebody's, but has not been told so."""
     volumes: tuple[VolumeMount, ...] = ()
 
     def lives_as(self, record: BoxRecord) -> Entry:
@@ -81,7 +83,11 @@ class Journal:
         self._path(box_id).unlink(missing_ok=True)
 
     def read(self) -> list[Entry]:
-        """All records. One that cannot be read is set aside: what it stood for is found by name and removed."""
+        """All records. One that cannot be read is set aside: what it stood for is found by name and removed.
+
+        Who takes over from another comes after it, so that it is known by then whether that one lives. Their ids do not
+        tell: a box that waited may be older than the one that it replaces.
+        """
         entries = []
         for path in sorted(self._folder.glob("*.json")):
             try:
@@ -90,7 +96,7 @@ class Journal:
                 path.rename(path.with_suffix(".unreadable"))
         for half_written in self._folder.glob("*.tmp"):
             half_written.unlink()
-        return entries
+        return sorted(entries, key=lambda entry: bool(entry.replaces))
 
     def _path(self, box_id: str) -> Path:
         return self._folder / f"{box_id}.json"

@@ -1,8 +1,9 @@
-"""A memory image on its way to the disk: taken from its writer in memory, hashed and written out at the same time.
+"""A memory image taken from its writer in memory: hashed and written out at the same time, or kept there for a while.
 
 A writer that writes to a file of its own is slowed down by the filesystem (on btrfs, to half), and only when it has
 done can the file be hashed, and only then is it waited for until it is on the disk. Here the writer writes to memory,
-and what it has written is hashed and on the disk a few milliseconds after it has done.
+and what it has written is hashed and on the disk a few milliseconds after it has done. What is needed only for moments,
+to make copies from, need not reach the disk at all.
 
 The writer must write from the beginning to the end and never twice in a place.
 """
@@ -13,8 +14,6 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import hashlib
-import itertools
 import mmap
 import os
 import threading
@@ -25,72 +24,113 @@ from pathlib import Path
 
 from atoll.model import limits
 from atoll.node.disks import btrfs
+from atoll.node.imagekey import Digest
 
 _PAGE = 4096
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
+_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+KEPT = "kept in memory"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Outflow:
-    """The file at `path`, which must not exist yet. `fd` is what the writer writes to."""
+class Inflow:
+    """What a writer writes to `fd`, which is memory."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._begun = threading.Event()
         self._whole = threading.Event()
-        self.fd = os.memfd_create("atoll-image", os.MFD_CLOEXEC)
 
-    def close(self) -> None:
-        os.close(self.fd)
+    def make_room(self, size_bytes: int) -> None:
+        """Have so much memory ready. So the writer need not wait for it, nor is it charged to the writer's limits."""
+        _libc.fallocate(self.fd, _KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(size_bytes))
 
     def finish(self) -> None:
         """The writer has done. Must be called, or `run` never returns."""
         self._whole.set()
+        self._begun.set()
+
+    def wait_begun(self) -> bool:
+        """Returns when the first byte is there; False if none ever will be."""
+        self._begun.wait()
+        return os.fstat(self.fd).st_size > 0
+
+    def _wait_more(self, size_bytes: int) -> None:
+        """Until there are so many bytes, or all."""
+        while not self._whole.is_set():
+            size = os.fstat(self.fd).st_size
+            if size:
+                self._begun.set()
+            if size >= size_bytes:
+                return
+            self._whole.wait(limits.OUTFLOW_POLL_S)
+
+    def _wait_whole(self) -> None:
+        self._wait_more(1)
+        self._whole.wait()
+
+
+class Kept(Inflow):
+    """All of it stays where it is. Whoever else has the descriptor cannot change it any more when `run` returns."""
 
     def run(self) -> str:
-        """Write all of it to the disk; returns its hash, when it is there as far as the file's own bytes go."""
-        digest = hashlib.sha256()
-        writing: deque[Future[None]] = deque()
+        """In the place of a hash: nothing is to be compared with what the kernel lets nobody change."""
+        self._wait_whole()
+        size = os.fstat(self.fd).st_size
+        _punch(self.fd, -(-size // _PAGE) * _PAGE, limits.OUTFLOW_MEMORY_BYTES_MAX)  # what was too much room
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)
+        return KEPT
+
+    def close(self) -> None:
+        """It is its image's."""
+
+
+class Outflow(Inflow):
+    """Into the file at `path`, which must not exist yet. One that is `patient` lets the writer come to its end first,
+    whom it would take a processor from.
+    """
+
+    def __init__(self, path: Path, digest: Digest, *, patient: bool = False) -> None:
+        super().__init__(memory_open())
+        self._path = path
+        self._digest = digest
+        self._patient = patient
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+    def run(self) -> str:
+        """Write all of it to the disk; returns its digest, when it is there as far as the file's own bytes go."""
+        if self._patient:
+            self._wait_whole()
+        writing: deque[Future[int]] = deque()
         with _out_opened(self._path) as out, ThreadPoolExecutor(limits.OUTFLOW_WRITERS) as writers:
             done_bytes = 0
-            for buffer in _buffers():
-                if len(writing) > limits.OUTFLOW_WRITERS:
-                    writing.popleft().result()  # the one that this buffer was for; an error of the disk comes out here
-                piece = self._next(buffer, done_bytes)
-                if not piece:
-                    break
-                writing.append(writers.submit(self._write, out, piece, done_bytes))
-                digest.update(piece)
+            while piece := self._next(done_bytes):
+                writing.append(writers.submit(_write, out, piece, done_bytes))
+                self._digest.update(piece)
                 done_bytes += len(piece)
+                if len(writing) > limits.OUTFLOW_WRITERS:
+                    start = writing.popleft().result()  # an error of the disk comes out here
+                    writers.submit(_punch, self.fd, start, limits.OUTFLOW_PIECE_BYTES)  # hashed and written
             for last in writing:
                 last.result()
             if done_bytes % _PAGE:
                 os.ftruncate(out, done_bytes)
-        return digest.hexdigest()
+        return self._digest.told()
 
-    def _next(self, buffer: memoryview, start: int) -> memoryview:
-        """What comes next, as soon as a whole buffer of it is there, or all; empty at the end."""
-        while True:
-            whole = self._whole.is_set()  # asked first: then what is there is all
-            if whole or os.fstat(self.fd).st_size - start >= len(buffer):
-                return buffer[: os.preadv(self.fd, [buffer], start)]
-            self._whole.wait(limits.OUTFLOW_POLL_S)
-
-    def _write(self, out: int, piece: memoryview, start: int) -> None:
-        """All of a piece to the disk; then its memory is free. The last one is written in whole pages and cut later."""
-        size = -(-len(piece) // _PAGE) * _PAGE
-        whole = piece if size == len(piece) else memoryview(bytes(piece).ljust(size, b"\0"))
-        done = 0
-        while done < len(whole):
-            done += _pwrite(out, whole[done:], start + done)
-        _punch(self.fd, start, len(piece))
+    def _next(self, start: int) -> memoryview:
+        """What comes next, as soon as a whole piece of it is there, or all; empty at the end. It is not copied."""
+        self._wait_more(start + limits.OUTFLOW_PIECE_BYTES)
+        count = min(limits.OUTFLOW_PIECE_BYTES, os.fstat(self.fd).st_size - start)
+        if not count:
+            return memoryview(b"")
+        flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+        return memoryview(mmap.mmap(self.fd, count, flags=flags, prot=mmap.PROT_READ, offset=start))
 
 
-def _buffers() -> Iterator[memoryview]:
-    """In turn: one is filled and hashed while the others are written. On page borders, as the disk wants them."""
-    size = limits.OUTFLOW_PIECE_BYTES
-    count = limits.OUTFLOW_WRITERS + 1
-    area = memoryview(mmap.mmap(-1, count * size))
-    return itertools.cycle([area[number * size : (number + 1) * size] for number in range(count)])
+def memory_open() -> int:
+    return os.memfd_create("atoll-image", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
 
 
 @contextlib.contextmanager
@@ -108,6 +148,16 @@ def _out_opened(path: Path) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def _write(out: int, piece: memoryview, start: int) -> int:
+    """All of a piece to the disk; says where it began. The last one is written in whole pages and cut later."""
+    size = -(-len(piece) // _PAGE) * _PAGE
+    whole = piece if size == len(piece) else memoryview(bytes(piece).ljust(size, b"\0"))
+    done = 0
+    while done < len(whole):
+        done += _pwrite(out, whole[done:], start + done)
+    return start
 
 
 def _pwrite(fd: int, data: memoryview, start: int) -> int:

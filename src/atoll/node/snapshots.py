@@ -8,6 +8,7 @@ sandbox runs again. So whenever a server is killed, the next start knows which o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import secrets
@@ -15,7 +16,6 @@ import stat
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -25,8 +25,8 @@ import structlog
 
 from atoll.model import ids, limits
 from atoll.model.errors import AtollError, Conflict, NotFound
-from atoll.node.disks import compare
-from atoll.node.disks.pool import meaning
+from atoll.node.disks import compare, space
+from atoll.node.disks.pool import meaning, wanting_room
 from atoll.node.ending import demolish
 from atoll.node.host import Host
 from atoll.node.imagelook import looking
@@ -36,7 +36,7 @@ from atoll.node.journal import Entry
 from atoll.node.spares import Spares
 from atoll.node.steps import Steps
 from atoll.node.warm import WarmPool
-from atoll.wire.node import DiskChange, ImageTaken, SandboxOrder
+from atoll.wire.node import DiskChange, ImageTaken, SandboxOrder, Space
 
 Put = Callable[[Path], None]  # a disk to where it is used
 
@@ -54,12 +54,14 @@ class Snapshots:
         self._in_use: Counter[str] = Counter()
         self._unused = anyio.Event()
         """Replaced each time somebody lets go of an image."""
+        self._moving: dict[str, anyio.Event] = {}
+        """Images of paused sandboxes whose disks are not in their places yet."""
         self.paused: dict[str, str] = {}
         """Which image each paused sandbox sleeps in."""
 
     def recover(self) -> None:
         """Find the paused sandboxes again, before anything else is looked at."""
-        self._host.images.settle()
+        self._host.images.settle_all()
         for image_id in self._host.images.known():
             if not ids.is_id(ids.PAUSE, image_id):
                 continue
@@ -82,6 +84,7 @@ class Snapshots:
         return ImageTaken(image.has_memory, image.memory_bytes, image.disk_bytes)
 
     async def _copy(self, source_id: str, image_id: str, *, memory: bool) -> Image:
+        await self._wait_kept(source_id)
         source = self._host.images.find(source_id)
         if not memory:
             source = replace(source, files={}, memory_bytes=0)
@@ -102,6 +105,7 @@ class Snapshots:
         """Once nobody is being made from it. Those that were made from it have all that they need. Idempotent."""
         while self._in_use[image_id]:
             await self._unused.wait()
+        await self._wait_kept(image_id)
         await asyncio.to_thread(self._host.images.remove, image_id)
 
     def known(self) -> frozenset[str]:
@@ -112,6 +116,8 @@ class Snapshots:
         """From an image to another, or to what a sandbox's disk is at this moment."""
         images = self._host.images
         images.find(before)
+        if after in self.paused:
+            await self._wait_kept(self.paused[after])
         with self.using(before):
             if ids.is_id(ids.SNAPSHOT, after):
                 images.find(after)
@@ -126,7 +132,8 @@ class Snapshots:
         # A disk that does not change while it is looked at: without a manifest it is nobody's, whatever happens.
         moment = ids.mint(ids.PAUSE, time.time_ns() // 1_000_000, secrets.token_bytes(16))
         box_id = self._instance(sandbox_id).entry.box_id
-        images.disk_take(moment, self._host.pool.disk_path(box_id))
+        with wanting_room():
+            images.disk_take(moment, self._host.pool.disk_path(box_id))
         try:
             return self._differences(before, images.disk_path(moment), items_max)
         finally:
@@ -135,6 +142,15 @@ class Snapshots:
     def _differences(self, before: str, after: Path, items_max: int) -> list[DiskChange]:
         found = compare.differences(self._host.images.disk_path(before), after)
         return list(itertools.islice(found, items_max))
+
+    async def space(self, image_id: str) -> Space:
+        """What an image has alone and what it shares, disk and memory."""
+        images = self._host.images
+        images.find(image_id)
+        with self.using(image_id):
+            disk = await asyncio.to_thread(space.of_disk, images.disk_path(image_id))
+            memory = await asyncio.to_thread(space.of_files, images.memory_path(image_id))
+        return Space(disk.own_bytes + memory.own_bytes, disk.shared_bytes + memory.shared_bytes)
 
     async def file_restore(self, image_id: str, sandbox_id: str, path: str) -> int:
         """One file of an image, written into a running sandbox with its owner and rights."""
@@ -150,7 +166,7 @@ class Snapshots:
         await instance.guest.call("file.chown", owner)
         return status.st_size
 
-    @contextmanager
+    @contextlib.contextmanager
     def using(self, image_id: str) -> Iterator[None]:
         self._in_use[image_id] += 1
         try:
@@ -254,34 +270,43 @@ class Snapshots:
 
     # --- sleep ---
 
-    async def pause(self, sandbox_id: str, *, memory: bool) -> Instance:
-        """Put a sandbox to sleep. What is left of its box is the caller's to take down."""
+    async def pause(self, sandbox_id: str, *, memory: bool) -> tuple[Instance, str]:
+        """Put a sandbox to sleep. What is left of its box is the caller's: `disk_keep`, then to take it down.
+
+        Says which image it sleeps in.
+        """
         instance = self._instance(sandbox_id)
         await instance.thaw()
         image_id = ids.mint(ids.PAUSE, time.time_ns() // 1_000_000, secrets.token_bytes(16))
-        image = await instance.capture(image_id, memory=memory, asleep=True)
+        await instance.capture(image_id, memory=memory, asleep=True)
         with anyio.CancelScope(shield=True):
             if self._instances.get(sandbox_id) is not instance:
                 await asyncio.to_thread(self._host.images.remove, image_id)
                 raise Conflict("the sandbox ended while it was being paused", code="not_running")
             del self._instances[sandbox_id]
             self.paused[sandbox_id] = image_id
-            # It stands still, so its disk can move before it has ended.
-            loop, box_id = asyncio.get_running_loop(), instance.entry.box_id
-            keeping = loop.run_in_executor(None, self._disk_keep, image, box_id)
-            try:
-                await instance.strike()
-            finally:
-                await keeping
-        return instance
+            self._moving[image_id] = anyio.Event()
+            await instance.strike()
+        return instance, image_id
 
-    def _disk_keep(self, image: Image, box_id: str) -> None:
+    async def disk_keep(self, image_id: str, instance: Instance) -> None:
+        """After a pause: the sandbox's own disk in the place of the copy. Whoever needs one of the two waits for it."""
         try:
-            self._host.images.disk_keep(image.id, self._host.pool.disk_path(box_id))
+            with anyio.CancelScope(shield=True):
+                await asyncio.to_thread(self._disk_keep, image_id, instance.entry.box_id)
+        finally:
+            self._moving.pop(image_id).set()
+
+    def _disk_keep(self, image_id: str, box_id: str) -> None:
+        try:
+            self._host.images.disk_keep(image_id, self._host.pool.disk_path(box_id))
         except OSError as error:
             # The copy that was taken is as good, but for the quota, which begins anew.
-            log.error("a paused sandbox keeps a copy of its disk", image=image.id, error=repr(error))
-            self._host.images.settle()
+            log.error("a paused sandbox keeps a copy of its disk", image=image_id, error=repr(error))
+
+    async def _wait_kept(self, image_id: str) -> None:
+        if (moving := self._moving.get(image_id)) is not None:
+            await moving.wait()
 
     async def resume(self, order: SandboxOrder, steps: Steps) -> Instance:
         """Wake a paused sandbox: the same one, with the same token; or boot its disk, if its memory is not wanted.
@@ -292,6 +317,7 @@ class Snapshots:
             image = self._usable(self.paused[order.sandbox_id], memory=order.memory)
         except KeyError:
             raise NotFound("there is no such paused sandbox here", code="sandbox_not_found") from None
+        await self._wait_kept(image.id)
         entry = self._entry(order, image)
         if image.has_memory:
             entry = replace(entry, token=image.token, env=image.env)

@@ -11,16 +11,18 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 import anyio
 from anyio.abc import TaskGroup
 
-from atoll.model.errors import Conflict, Internal
+from atoll.model import limits
+from atoll.model.errors import AtollError, Conflict, Internal
 from atoll.model.resources import Resources
 from atoll.model.volume import VolumeMount
 from atoll.node import standby, volumes
 from atoll.node.host import Host
 from atoll.node.instance import Instance
+from atoll.node.introductions import Introductions
 from atoll.node.snapshots import Snapshots
 from atoll.node.steps import Steps
 from atoll.node.transfers import Transfers
-from atoll.wire.node import DiskChange, ImageArrived, ImageTaken, SandboxOrder, SandboxStarted
+from atoll.wire.node import DiskChange, ImageArrived, ImageTaken, SandboxOrder, SandboxStarted, Space
 
 
 class StatePort(ABC):
@@ -28,6 +30,7 @@ class StatePort(ABC):
 
     _host: Host
     _instances: dict[str, Instance]
+    _introductions: Introductions
     _snapshots: Snapshots
     _transfers: Transfers
     _tasks: TaskGroup
@@ -48,6 +51,7 @@ class StatePort(ABC):
     def _check_volumes(self, mounts: Sequence[VolumeMount]) -> None: ...
 
     async def sandbox_standby(self, sandbox_id: str) -> None:
+        await self._introductions.wait(sandbox_id)
         instance = self._instance(sandbox_id)
         await instance.activity.wait_answered()
         await instance.freeze()
@@ -60,16 +64,18 @@ class StatePort(ABC):
             await instance.network_tell()  # what may have changed meanwhile
 
     async def sandbox_pause(self, sandbox_id: str, *, memory: bool) -> None:
-        instance = await self._snapshots.pause(sandbox_id, memory=memory)
-        self._tasks.start_soon(self._tidy_after, instance)
+        await self._introductions.wait(sandbox_id)
+        instance, image_id = await self._snapshots.pause(sandbox_id, memory=memory)
+        self._tasks.start_soon(self._tidy_after, instance, image_id)
 
-    async def _tidy_after(self, instance: Instance) -> None:
-        """After a pause: the box goes; and one that wakes soon finds its image in the host's cache."""
-        await self._demolish(instance)
-        image_id = self._snapshots.paused.get(instance.entry.sandbox_id)
-        if image_id is not None:
+    async def _tidy_after(self, instance: Instance, image_id: str) -> None:
+        """After a pause: its disk moves, the box goes; and one that wakes soon finds its image in the host's cache."""
+        try:
+            await self._snapshots.disk_keep(image_id, instance)
             with contextlib.suppress(OSError):  # it may be woken or killed meanwhile
                 await asyncio.to_thread(self._host.images.warm, image_id)
+        finally:
+            await self._demolish(instance)
 
     async def sandbox_resume(self, order: SandboxOrder) -> SandboxStarted:
         self._check_volumes(order.volumes)
@@ -83,31 +89,57 @@ class StatePort(ABC):
         slept_in = self._snapshots.woken(order.sandbox_id)
         self._take_in(instance)
         if slept_in is not None:
-            self._tasks.start_soon(self._snapshots.remove, slept_in)
+            self._tasks.start_soon(self._remove_after, slept_in)
         return SandboxStarted(order.sandbox_id, steps.ms, "image")
 
+    async def _remove_after(self, image_id: str) -> None:
+        """An image that nobody needs any more; the answer to whoever was woken from it goes first."""
+        try:
+            await asyncio.sleep(limits.TIDY_AFTER_S)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._snapshots.remove(image_id)
+
     async def sandbox_rollback(self, order: SandboxOrder) -> SandboxStarted:
+        await self._introductions.wait(order.sandbox_id)
         before = self._instance(order.sandbox_id)
         steps = Steps()
-        with self._admitted(order):
-            instance = await self._snapshots.create(order, steps, replaces=before.entry.box_id)
+        try:
+            with self._admitted(order):
+                instance = await self._snapshots.create(order, steps, replaces=before.entry.box_id)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await before.gate_open()  # the one that came to nothing may have taken it already
+            raise
+        await self._succeed(before, instance)
+        return SandboxStarted(order.sandbox_id, steps.ms, "image")
+
+    async def _succeed(self, before: Instance, instance: Instance) -> None:
+        """One box of a sandbox takes the place of another, unless the sandbox has ended meanwhile."""
         with anyio.CancelScope(shield=True):
-            if self._instances.get(order.sandbox_id) is not before:
+            if self._instances.get(before.entry.sandbox_id) is not before:
                 await instance.demolish()
-                raise Conflict("the sandbox ended while it was being rolled back", code="not_running")
+                raise Conflict("the sandbox ended while another box was made for it", code="not_running")
             self._take_in(instance)
             await before.end()
             await self._demolish(before)
             instance.takes_over()
-        return SandboxStarted(order.sandbox_id, steps.ms, "image")
 
     def paused_ids(self) -> frozenset[str]:
         return frozenset(self._snapshots.paused)
 
-    def idle_s(self, sandbox_id: str) -> float:
-        return self._instance(sandbox_id).activity.idle_s()
+    async def idle_s(self, sandbox_id: str, enough_s: float) -> float:
+        instance = self._instance(sandbox_id)
+        idle_s = instance.activity.idle_s()
+        if idle_s < enough_s or instance.frozen:
+            return idle_s
+        with contextlib.suppress(AtollError):  # it does not answer, or is of a version that does not know
+            said = await instance.guest.call("quiet", {}, timeout_s=limits.QUIET_S_MAX)
+            instance.activity.printed(said.get("output_age_s"))
+        return instance.activity.idle_s()
 
     async def image_take(self, sandbox_id: str, image_id: str, *, memory: bool, passing: bool = False) -> ImageTaken:
+        await self._introductions.wait(sandbox_id)
         return await self._snapshots.take(sandbox_id, image_id, memory=memory, passing=passing)
 
     def image_export(
@@ -119,9 +151,14 @@ class StatePort(ABC):
         return await self._transfers.arrive(image_id, chunks, memory=memory)
 
     async def image_diff(self, before: str, after: str, items_max: int) -> Sequence[DiskChange]:
+        await self._introductions.wait(after)
         return await self._snapshots.diff(before, after, items_max)
 
+    async def image_space(self, image_id: str) -> Space:
+        return await self._snapshots.space(image_id)
+
     async def image_file_restore(self, image_id: str, sandbox_id: str, path: str) -> int:
+        await self._introductions.wait(sandbox_id)
         return await self._snapshots.file_restore(image_id, sandbox_id, path)
 
     async def image_remove(self, image_id: str) -> None:

@@ -15,6 +15,7 @@ from anyio import to_thread
 from atoll.model import ids
 from atoll.model.resources import Resources
 from atoll.node.disks.pool import meaning, wanting_room
+from atoll.node.hashing import file_hash
 from atoll.node.host import Host
 from atoll.node.images import Image
 from atoll.node.snapshotfile import pack
@@ -49,7 +50,7 @@ class Transfers:
         copy_id = ids.mint(ids.PAUSE, time.time_ns() // 1_000_000, secrets.token_bytes(16))
         with self._snapshots.using(image_id), meaning("the export"):
             await to_thread.run_sync(images.verify, image)
-            head = _head(self._host, image, template, resources)
+            head = await to_thread.run_sync(_head, self._host, image, template, resources)
             await to_thread.run_sync(images.share, image, copy_id)
         blocks = _blocks(head, images.disk_path(copy_id), images.memory_path(copy_id), self._signing)
         try:
@@ -96,6 +97,7 @@ async def _each(blocks: Generator[bytes, None, None]) -> AsyncIterator[bytes]:
 
 
 def _head(host: Host, image: Image, template: str, resources: Resources) -> Head:
+    """Its files are hashed for whoever reads it: what this server knows them by is its own affair."""
     folder = host.images.memory_path(image.id)
     return Head(
         template=template,
@@ -112,6 +114,6 @@ def _head(host: Host, image: Image, template: str, resources: Resources) -> Head
         token_hash=image.boot.token_hash if image.files else "",
         env=dict(image.env),
         memory=tuple(
-            MemoryFile(name, (folder / name).stat().st_size, digest) for name, digest in sorted(image.files.items())
+            MemoryFile(name, (folder / name).stat().st_size, file_hash(folder / name)) for name in sorted(image.files)
         ),
     )

@@ -52,6 +52,7 @@ class WarmPool:
         self._changed = asyncio.Event()
         self._dead: list[Instance] = []
         self._busy = 0
+        self._busy_until_s = 0.0
 
     def claim(self, template: str, resources: Resources) -> Instance | None:
         """A live sandbox without an owner, or None. It is the caller's from here on."""
@@ -95,6 +96,11 @@ class WarmPool:
         """For each template, how many are live and how many are shells."""
         return {name: WarmCount(len(shelf.live), len(shelf.shells)) for name, shelf in self._shelves.items()}
 
+    @property
+    def ceiling(self) -> int:
+        """How many of one template may be live."""
+        return self._size
+
     def entries_bytes(self) -> int:
         """The memory that those who wait are reckoned with."""
         return sum(count.live + count.shells for count in self.counts().values()) * limits.WARM_BOX_BYTES
@@ -102,6 +108,13 @@ class WarmPool:
     def busy(self) -> _Busy:
         """While somebody waits for a create, nothing is made in advance."""
         return _Busy(self)
+
+    def quiet_s(self) -> float:
+        """For how long nobody has waited for a sandbox."""
+        if self._busy:
+            return 0.0
+        asked_s = (shelf.asked_at_s[-1] for shelf in self._shelves.values() if shelf.asked_at_s)
+        return time.monotonic() - max(self._busy_until_s, max(asked_s, default=0.0))
 
     async def run(self) -> None:
         """Keep the shelves as full as they should be."""
@@ -155,6 +168,9 @@ class WarmPool:
             if len(shelf.live) > target[name] + 1 or (shelf.live and not target[name]):
                 await _demolish(shelf.live.pop())
                 return True
+            if shelf.shells and not target[name]:  # there is no memory to spare
+                await _demolish(shelf.shells.pop())
+                return True
         for name, shelf in sorted(self._shelves.items(), key=lambda item: len(item[1].live)):
             if len(shelf.live) < target[name]:
                 await self._enliven(shelf)
@@ -165,11 +181,10 @@ class WarmPool:
         return False
 
     def _rest_s(self) -> float:
-        """Whoever has just claimed one is about to use it, and the machine is theirs; less long if a shelf is empty."""
+        """Whoever has just got one is about to use it, and the machine is theirs; less long if a shelf is empty."""
         asked = [shelf for shelf in self._shelves.values() if shelf.asked_at_s]
         rest_s = limits.WARM_REST_S if all(shelf.live for shelf in asked) else limits.WARM_REST_EMPTY_S
-        since_s = time.monotonic() - max((shelf.asked_at_s[-1] for shelf in asked), default=0.0)
-        return max(0.0, rest_s - since_s)
+        return max(0.0, rest_s - self.quiet_s())
 
     def _set_dead_aside(self) -> None:
         for shelf in self._shelves.values():
@@ -236,6 +251,7 @@ class _Busy:
 
     def __exit__(self, *_: object) -> None:
         self._pool._busy -= 1
+        self._pool._busy_until_s = time.monotonic()
         self._pool._changed.set()
 
 

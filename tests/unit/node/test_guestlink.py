@@ -174,34 +174,3 @@ async def test_too_much_to_ask() -> None:
             await link.call("x", {"a": "x" * (limits.FRAME_BYTES_MAX + 1)})
         with suppress(errors.GuestFailed):
             await link.call("x", timeout_s=1)
-
-
-def answer_and_wait_for_the_end(ended: threading.Event) -> Callable[[socket.socket], None]:
-    def act(connection: socket.socket) -> None:
-        connection.sendall(wire.control({"ok": {}}))
-        connection.settimeout(10)
-        if connection.recv(1) == b"":
-            ended.set()
-
-    return act
-
-
-async def test_a_connection_may_be_left_for_later_and_is_closed_then() -> None:
-    ended = threading.Event()
-    with guest_that(answer_and_wait_for_the_end(ended)) as link:
-        async with link.calling("ping", rest_s=0.001) as answer:
-            assert await answer() == {}
-        assert len(link._open_connections) == 1
-        assert await asyncio.to_thread(ended.wait, 10)
-        assert not link._open_connections
-
-
-@pytest.mark.parametrize("end", [GuestLink.rest, GuestLink.hang_up])
-async def test_a_connection_that_is_left_for_later_does_not_outlast_a_rest(end: Callable[[GuestLink], None]) -> None:
-    ended = threading.Event()
-    with guest_that(answer_and_wait_for_the_end(ended)) as link:
-        async with link.calling("ping", rest_s=3600.0) as answer:
-            await answer()
-        end(link)
-        assert not link._open_connections
-        assert await asyncio.to_thread(ended.wait, 10)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from atoll.model.errors import Conflict
-from atoll.node import images as images_module
 from atoll.node.disks.pool import Pool
 from atoll.node.images import Boot, Image, Images, restore_refusal
 from atoll.node.names import HostNames
@@ -59,10 +58,10 @@ def test_what_was_written_here_and_not_touched_is_not_read_again(
 ) -> None:
     images, image, _ = written
 
-    def read(_: Path) -> str:
+    def read(*_: object) -> bool:
         raise AssertionError("it was read")
 
-    monkeypatch.setattr(images_module, "file_hash", read)
+    monkeypatch.setattr(images.key, "matches", read)
     images.verify_but(image, "")
     images.verify(image)
 
@@ -81,3 +80,14 @@ def test_what_was_touched_since_is_looked_at(written: tuple[Images, Image, Path]
     file.unlink()
     with pytest.raises(Conflict):
         images.verify_but(image, "")
+
+
+def test_what_is_kept_in_memory_is_gone_with_its_image(written: tuple[Images, Image, Path]) -> None:
+    images, image, _ = written
+    before = set(os.listdir("/proc/self/fd"))
+    fd = images.keep(image.id, "kept.img")
+    os.write(fd, b"memory")
+    assert (images.memory_path(image.id) / "kept.img").read_bytes() == b"memory"
+    images.remove(image.id)
+    assert not images.memory_path(image.id).exists()
+    assert set(os.listdir("/proc/self/fd")) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from atoll.model.resources import Resources
@@ -45,3 +46,12 @@ def test_the_token_is_for_the_owner_only(tmp_path: Path) -> None:
     journal.write(ENTRY)
     assert (tmp_path / "bx1.json").stat().st_mode & 0o077 == 0
     assert "secret-token" not in repr(ENTRY)
+
+
+def test_who_takes_over_from_another_comes_after_it(tmp_path: Path) -> None:
+    """Also if its box is the older one, as it is when it waited in the pool."""
+    journal = Journal(tmp_path)
+    old = replace(ENTRY, box_id="bx0", replaces="bx1")
+    for entry in (old, ENTRY):
+        journal.write(entry)
+    assert journal.read() == [ENTRY, old]

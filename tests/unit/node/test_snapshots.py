@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -26,3 +27,35 @@ async def test_a_removal_waits_for_everybody_who_uses_the_image() -> None:
             await anyio.wait_all_tasks_blocked()
             assert removed == ["other"]
     assert removed == ["other", "one"]
+
+
+async def test_who_needs_the_disk_of_a_paused_sandbox_waits_until_it_is_in_its_place() -> None:
+    """A pause answers before; whatever comes next finds one disk, and not two that change places."""
+    seen: list[str] = []
+    going_on = threading.Event()
+
+    def disk_keep(image_id: str, _disk: Any) -> None:
+        going_on.wait(10)
+        seen.append(f"{image_id} kept")
+
+    images = SimpleNamespace(disk_keep=disk_keep, remove=lambda image_id: seen.append(f"{image_id} removed"))
+    host: Any = SimpleNamespace(images=images, pool=SimpleNamespace(disk_path=lambda box_id: box_id))
+
+    class Paused:
+        entry = SimpleNamespace(box_id="box")
+
+        async def thaw(self) -> None: ...
+        async def strike(self) -> None: ...
+        async def capture(self, image_id: str, *, memory: bool, asleep: bool) -> None:
+            assert (memory, asleep) == (True, True)
+
+    instances: Any = {"sandbox": Paused()}
+    snapshots = Snapshots(host, cast(Any, None), instances, cast(Any, None))
+    instance, image_id = await snapshots.pause("sandbox", memory=True)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(snapshots.remove, image_id)
+        tasks.start_soon(snapshots.disk_keep, image_id, instance)
+        await anyio.sleep(0.05)
+        assert not seen
+        going_on.set()
+    assert seen == [f"{image_id} kept", f"{image_id} removed"]

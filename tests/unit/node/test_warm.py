@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
 from atoll.model import limits
-from atoll.node import warm
+from atoll.model.template import Template
+from atoll.node import admission, warm
+from atoll.node.shelf import Shelf
 
 PLENTY = 1000 * limits.WARM_BOX_BYTES
 
@@ -21,3 +28,42 @@ def test_memory_has_the_last_word() -> None:
     assert warm.wanted(5, ceiling=8, available_bytes=int(2 * limits.WARM_BOX_BYTES / limits.WARM_MEMORY_SHARE)) == 2
     assert warm.wanted(5, ceiling=8, available_bytes=0) == 0
     assert warm.wanted(5, ceiling=8, available_bytes=-1) == 0
+
+
+def test_it_is_quiet_only_when_nobody_waits_and_a_while_after() -> None:
+    nothing: Any = None
+    pool = warm.WarmPool(nothing, nothing, size=1)
+    assert pool.quiet_s() > limits.CONTEXT_REWARM_S
+    with pool.busy():
+        with pool.busy():
+            assert pool.quiet_s() == 0.0
+        assert pool.quiet_s() == 0.0
+    assert 0.0 <= pool.quiet_s() < limits.WARM_REST_S
+    assert pool._rest_s() > 0.0  # whoever has just got one shall have the machine
+
+
+class Box:
+    """One that waits."""
+
+    alive = True
+    gone = False
+
+    async def demolish(self) -> None:
+        self.gone = True
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_under_pressure_all_that_waits_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live ones and shells: what nobody owns has no memory when somebody needs it."""
+    pool = warm.WarmPool(cast(Any, None), cast(Any, None), size=8)
+    shelf = Shelf(Template(name="code", key="1" * 16), image=cast(Any, object()))
+    live, shells = [Box(), Box()], [Box()]
+    shelf.live.extend(cast(Any, live))
+    shelf.shells.extend(cast(Any, shells))
+    pool._shelves["code"] = shelf
+    monkeypatch.setattr(admission, "host_memory", lambda: SimpleNamespace(available=limits.MIB, total=2**34))
+    while await pool._step():
+        pass
+    assert all(box.gone for box in (*live, *shells))
+    assert (len(shelf.live), len(shelf.shells)) == (0, 0)

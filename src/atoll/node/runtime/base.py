@@ -87,7 +87,8 @@ class Box(Protocol):
     @property
     def bulk(self) -> str:
         """The file of a snapshot that holds most of it, and is written from its beginning to its end, never twice in a
-        place; so it can be taken away while it is written. Empty if there is none.
+        place; so it can be taken away while it is written. Before its first byte the runtime has written to the box's
+        disk for the last time. Empty if there is none.
         """
         ...
 

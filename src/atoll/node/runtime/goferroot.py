@@ -67,13 +67,13 @@ def _change(gofer_pid: int, root: Path, binds: Sequence[str]) -> None:
         os.fchdir(gofer_root)
         os.chroot(".")
         moved = [_kept(opened, _open_tree(_HERE, bind, 0)) for bind in binds]
-        _move(tree, _kept(opened, os.open(".", os.O_PATH | os.O_CLOEXEC)))
+        mount_move(tree, _kept(opened, os.open(".", os.O_PATH | os.O_CLOEXEC)))
         targets = [_kept(opened, beneath.folder_open(tree, bind, links=False)) for bind in binds]
         for mount, target in zip(moved, targets, strict=True):
-            _move(mount, target)
+            mount_move(mount, target)
         os.fchdir(tree)
-        _must(_libc.syscall(_PIVOT_ROOT[platform.machine()], b".", b"."))
-        _must(_libc.umount2(b".", _MNT_DETACH))  # the old one, which is on top of it now
+        root_pivot()
+        old_root_unmount()
 
 
 def _kept(opened: contextlib.ExitStack, fd: int) -> int:
@@ -85,8 +85,18 @@ def _open_tree(folder: int, path: str, flags: int) -> int:
     return _must(_libc.syscall(_OPEN_TREE, folder, os.fsencode(path), flags | _OPEN_TREE_CLOEXEC))
 
 
-def _move(mount: int, target: int) -> None:
+def mount_move(mount: int, target: int) -> None:
     _must(_libc.syscall(_MOVE_MOUNT, mount, b"", target, b"", _FROM_ITSELF | _TO_ITSELF))
+
+
+def root_pivot() -> None:
+    """Where this thread stands is the root from now on, for all who had the old one."""
+    _must(_libc.syscall(_PIVOT_ROOT[platform.machine()], b".", b"."))
+
+
+def old_root_unmount() -> None:
+    """It is on top of the new one now."""
+    _must(_libc.umount2(b".", _MNT_DETACH))
 
 
 def _must(result: int) -> int:

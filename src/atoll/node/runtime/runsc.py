@@ -25,6 +25,7 @@ from atoll.model import limits
 from atoll.model.errors import AtollError, Internal, Unavailable
 from atoll.node import spawn
 from atoll.node.console import Console
+from atoll.node.disks.pool import meaning
 from atoll.node.processes import ProcessHandle
 from atoll.node.runtime import checkpointfiles, goferroot, netstack, oci, sentrycall
 from atoll.node.runtime.base import Box, BoxRecord, Bundle, Capabilities, Seen
@@ -138,7 +139,8 @@ class RunscBox:
 
     @property
     def bulk(self) -> str:
-        # A known sentry writes the pages one after the other, by one thread (stateio.FDWriter, without O_DIRECT).
+        # A known sentry writes the pages one after the other, by one thread (stateio.FDWriter, without O_DIRECT), and
+        # begins when its filesystems are prepared for saving, all that was dirty in them written (Kernel.SaveTo).
         return checkpointfiles.PAGES if self._runsc.spoken_to else ""
 
     @property
@@ -162,12 +164,10 @@ class RunscBox:
 
     async def pause(self) -> None:
         if not await self._is_still():
-            try:
+            with meaning("the record of a box that stands still"):
                 self._standing.moving()
-            except OSError as error:
-                raise Internal("it cannot be put on record that the box stands still", detail=repr(error)) from error
-            await sentrycall.call(self._runsc.control_socket(self.box_id), sentrycall.PAUSE)
-            self._standing.still()
+                await sentrycall.call(self._runsc.control_socket(self.box_id), sentrycall.PAUSE)
+                self._standing.still()
 
     async def resume(self) -> None:
         if await self._is_still():
@@ -240,7 +240,8 @@ class RunscBox:
             raise failures[0]
 
     async def _load(self, fds: Sequence[int]) -> None:
-        await self._sentry_call("restore", sentrycall.RESTORE, {"HavePagesFile": True}, fds)
+        # It lives as soon as the ranges are read, to their last byte; pages that it needs before their turn come first.
+        await self._sentry_call("restore", sentrycall.RESTORE, {"HavePagesFile": True, "Background": True}, fds)
 
     async def _sentry_call(self, verb: str, method: str, arg: Mapping[str, Any], fds: Sequence[int]) -> None:
         """What the runsc program of this name would do, with its errors."""

@@ -9,7 +9,7 @@ import pytest
 
 from atoll.model import limits
 from atoll.model.errors import AtollError, GuestFailed
-from atoll.node.instance import Instance
+from atoll.node.firstanswer import first_answer
 
 pytestmark = pytest.mark.anyio
 
@@ -40,10 +40,9 @@ class Silent:
 @pytest.mark.parametrize("ended", [True, False])
 async def test_a_guest_that_never_answers_is_a_typed_error(ended: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BOOT_S_MAX", 0.05 if not ended else 30.0)
-    instance = Instance.__new__(Instance)
-    instance._box = instance.guest = Silent(ended=ended)  # type: ignore[assignment]
+    silent: Any = Silent(ended=ended)
     with pytest.raises(AtollError) as caught:
-        await instance.wait_ready()
+        await first_answer(silent, silent)
     assert caught.value.code == "start_failed"
     assert "what it said last" in str(caught.value.detail)
     assert ("ended" in caught.value.message) is ended
