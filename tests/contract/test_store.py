@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import sqlite3
+import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 
 from atoll.control.store import creates, engine, events, keys, tenants, usage, webhooks
 from atoll.control.store import sandboxes as rows
@@ -26,7 +28,7 @@ from atoll.control.store.engine import Store, sqlite_url
 from atoll.control.store.events import EventFilter
 from atoll.control.store.moments import to_us
 from atoll.control.store.sandboxes import Filter, Position, Record
-from atoll.control.store.schema import metadata
+from atoll.control.store.schema import NEWEST, metadata
 from atoll.control.store.tenants import Tenant
 from atoll.control.store.usage import Reading, UsageFilter
 from atoll.control.store.webhooks import Webhook
@@ -39,22 +41,11 @@ from atoll.model.resources import Resources
 from atoll.model.sandbox import Sandbox
 from atoll.model.usage import Prices, Sample
 from atoll.testing.clock import START
-from atoll.testing.postgres import Postgres, running
+from atoll.testing.postgres import Postgres
 
 pytestmark = pytest.mark.anyio
 
 NO_QUOTA = Allowance(Quota(), Quota(), Prices())
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with running() as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -122,9 +113,22 @@ async def test_the_migrations_lead_to_the_schema(store: Store) -> None:
     assert by_steps == await store.write(clear)
 
 
+async def test_what_is_newest_is_opened_without_looking_for_migrations(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(engine.__file__).parent / "migrations"))
+    assert ScriptDirectory.from_config(config).get_current_head() == NEWEST
+    async with Store.open(url) as store:
+        first = await store.read(schema_of)
+    monkeypatch.setitem(sys.modules, "alembic", None)
+    async with Store.open(url) as store:
+        assert await store.read(schema_of) == first
+
+
 def migrate(url: str, revision: str, fill: str) -> None:
     """An old database with something in it."""
-    old = engine._engine(url)
+    old = engine.database_engine(url)
     with old.connect() as connection, connection.begin():
         config = Config()
         config.set_main_option("script_location", str(Path(engine.__file__).parent / "migrations"))

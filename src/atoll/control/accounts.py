@@ -13,10 +13,10 @@ from atoll.control.clock import Clock
 from atoll.control.events import EventFile, Events
 from atoll.control.housekeeping import Housekeeping, note_key_use
 from atoll.control.keys import Keys
+from atoll.control.loops import forever
 from atoll.control.options import ControlOptions
 from atoll.control.posting import Poster
 from atoll.control.rates import Rates
-from atoll.control.sandboxes import forever
 from atoll.control.store.engine import Store
 from atoll.control.tenants import Tenants
 from atoll.control.usage import Metering
@@ -47,10 +47,13 @@ class Accounts:
     ) -> Accounts:
         events = Events(store, clock, metrics)
         keys = Keys(store, clock, events)
+        tenants = Tenants(store, clock, events, keys)
+        usage = Metering(store, node, clock, options.prices, options.usage_interval_s)
+        tenants.on_quota = usage.look_again
         return cls(
             keys=keys,
-            tenants=Tenants(store, clock, events, keys),
-            usage=Metering(store, node, clock, options.prices, options.usage_interval_s),
+            tenants=tenants,
+            usage=usage,
             events=events,
             webhooks=Webhooks(
                 store, clock, events, metrics, vault, Poster(private_allowed=options.webhook_private).send

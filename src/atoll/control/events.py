@@ -139,6 +139,20 @@ class Events:
             with anyio.move_on_after(limits.EVENT_LOOK_S):
                 await added.wait()
 
+    async def common(self, copied: list[tuple[int, str]]) -> int:
+        """The last of these entries, by number and time, that the log has as well, or has forgotten.
+
+        One that was put back from a backup goes on with numbers that a copy has seen under other entries.
+        """
+        oldest = await self._store.read(rows.first_number)
+        for number, at in reversed(copied):
+            known = await self._store.read(rows.by_number, number)
+            if number < oldest or (known is not None and known.at.isoformat() == at):
+                return number
+        if copied:
+            log.warning("events_copied_again", reason="the log has nothing in common with the end of its copy")
+        return 0
+
     async def forget(self, keep_days: float) -> None:
         """Remove what is older than the operator wants to keep."""
         gone = await self._store.write(rows.forget, self._clock.now() - timedelta(days=keep_days))
@@ -160,7 +174,7 @@ class EventFile:
     async def step(self) -> None:
         """Copy what there is, or wait for more."""
         if self._number is None:
-            self._number = await anyio.to_thread.run_sync(_recover, self._path)
+            self._number = await self._events.common(await anyio.to_thread.run_sync(_recover, self._path))
         everything = EventFilter(owner=None)
         page = await self._events.page(everything, self._number, limits.EVENT_PAGE_MAX, limits.EVENT_WAIT_S_MAX)
         if page.items:
@@ -195,8 +209,8 @@ def _check(wanted: EventFilter, items_max: int, wait_s: float) -> None:
         raise InvalidArgument("a filter is no text, or too long", code="invalid_query")
 
 
-def _recover(path: Path) -> int:
-    """The number of the last event in the file, which is cut after it. The end of the file is enough to see that."""
+def _recover(path: Path) -> list[tuple[int, str]]:
+    """Numbers and times of the last events in the file, which is cut after them. Its end is enough to see that."""
     try:
         with path.open("rb+") as file:
             size = file.seek(0, os.SEEK_END)
@@ -205,9 +219,11 @@ def _recover(path: Path) -> int:
             tail = file.read()
             whole, newline, _ = tail.rpartition(b"\n")
             file.truncate(begin + len(whole) + len(newline))
-            return int(json.loads(whole.rpartition(b"\n")[2])["number"]) if whole else 0
+            lines = whole.split(b"\n") if whole else []
+            entries = [json.loads(line) for line in (lines[1:] if begin and len(lines) > 1 else lines)]
+            return [(int(entry["number"]), str(entry["at"])) for entry in entries]
     except FileNotFoundError:
-        return 0
+        return []
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Unavailable(f"the events file {path} cannot be continued: {error}", code="bad_events_file") from error
 

@@ -11,7 +11,9 @@ from atoll.control.ledger import Ledger
 from atoll.control.sandboxes import not_running
 from atoll.model.errors import Conflict, NotFound
 from atoll.model.lifecycle import State
+from atoll.model.resources import Resources
 from atoll.model.sandbox import Sandbox
+from atoll.model.usage import Sample
 from atoll.wire.node import GuestStream, NodePort
 
 Awake = Callable[[Sandbox], Awaitable[Sandbox]]
@@ -38,6 +40,11 @@ class Guest:
         except NotFound as error:
             await self._check_still_running(error)
             raise
+
+    async def use(self) -> tuple[Resources, Sample]:
+        """What it may use, and what it uses as the machine counts: no sandbox can lie about that."""
+        found = await self._node.sample([self._sandbox.id])
+        return self._sandbox.resources, found.get(self._sandbox.id, Sample())
 
     @asynccontextmanager
     async def stream(self, op: str, params: Mapping[str, Any]) -> AsyncIterator[GuestStream]:

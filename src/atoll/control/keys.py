@@ -31,7 +31,7 @@ from atoll.control.store.tenants import Tenant
 from atoll.model import ids, limits
 from atoll.model.errors import Forbidden, Internal, InvalidArgument, LimitExceeded, NotFound, Unauthenticated
 from atoll.model.event import Event
-from atoll.model.quota import Quota
+from atoll.model.quota import Quota, has_budget
 from atoll.model.text import is_text
 from atoll.wire import token
 
@@ -165,6 +165,12 @@ def _check_spec(spec: KeySpec, now: datetime) -> None:
     check_key_name(spec.name)
     check_scopes(spec.scopes)
     spec.quota.checked()
+    if has_budget(spec.quota):
+        raise InvalidArgument(
+            "a key has no budget of its own",
+            code="invalid_quota",
+            hint="Tenants and sandboxes have budgets; a key has quotas and rates.",
+        )
     if spec.expires_at is not None and spec.expires_at <= now:
         raise InvalidArgument("a key cannot expire in the past", code="invalid_expiry")
 

@@ -117,7 +117,7 @@ class Ledger:
         return {state: counts.get(state, 0) for state in State}
 
     async def set_deadline(self, sandbox_id: str, deadline_at: datetime, by: Principal | None = None) -> bool:
-        """Move the deadline of a running sandbox; says whether it was running."""
+        """Move the deadline of a sandbox that has one now, running or in standby; says whether it has."""
         event = self._events.of(
             by, "sandbox.deadline", target=sandbox_id, detail={"deadline_at": deadline_at.isoformat()}
         )

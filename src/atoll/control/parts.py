@@ -13,11 +13,13 @@ from atoll.control.accounts import Accounts
 from atoll.control.attempts import Attempts
 from atoll.control.clock import Clock
 from atoll.control.deadlines import Deadlines
+from atoll.control.estates import Estates
 from atoll.control.fileurls import FileUrls
 from atoll.control.ingress import Ingress
 from atoll.control.ledger import Ledger
+from atoll.control.loops import forever
 from atoll.control.policies import Lists, Policies
-from atoll.control.sandboxes import Sandboxes, forever
+from atoll.control.sandboxes import Sandboxes
 from atoll.control.secrets import Secrets
 from atoll.control.snapshots import Snapshots
 from atoll.control.sources import Sources
@@ -60,6 +62,7 @@ class Parts:
     snapshots: Snapshots
     transfers: Transfers
     volumes: Volumes
+    estates: Estates
     ingress: Ingress
     visit_log: VisitLog
     file_urls: FileUrls
@@ -92,6 +95,7 @@ class Parts:
         deadlines.jumps = metering.jumps
         deadlines.sleeper = functools.partial(_begin, tasks, states.put_to_sleep)
         snapshots = Snapshots(store, ledger, states, sandboxes, events, node, clock)
+        volumes = Volumes(store, events, node, clock, keyring.links)
         visit_log = VisitLog(events)
         ingress = Ingress(store, ledger, node, clock, accounts.keys.authenticate, visit_log, keyring.links)
         ingress.awake = states.awake
@@ -106,7 +110,8 @@ class Parts:
             states=states,
             snapshots=snapshots,
             transfers=Transfers(store, snapshots, events, node, clock),
-            volumes=Volumes(store, events, node, clock, keyring.links),
+            volumes=volumes,
+            estates=Estates(store, clock, sandboxes, snapshots, volumes),
             ingress=ingress,
             visit_log=visit_log,
             file_urls=FileUrls(keyring.links, clock),
@@ -127,10 +132,12 @@ class Parts:
         """The loops that go on as long as the server does."""
         tasks.start_soon(forever, self.states.settle_step)
         tasks.start_soon(forever, self.snapshots.expire_step)
+        tasks.start_soon(forever, self.estates.step)
         tasks.start_soon(forever, self.policies.log_step)
         tasks.start_soon(forever, self.visit_log.step)
         tasks.start_soon(self.sandboxes.watch_deaths)
         tasks.start_soon(self.sandboxes.watch_deadlines)
+        tasks.start_soon(self.sandboxes.watch_idleness)
         tasks.start_soon(self.sandboxes.watch_usage)
         self.accounts.begin(tasks)
 

@@ -10,9 +10,11 @@ import ipaddress
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from urllib.parse import urlsplit
 
+import anyio
 import structlog
 
 from atoll.control import rulesecrets
@@ -25,9 +27,9 @@ from atoll.control.store import policies as rows
 from atoll.control.store.engine import Store
 from atoll.control.store.policies import NetworkRecord
 from atoll.model import limits
-from atoll.model.errors import AtollError, Conflict, InvalidArgument
+from atoll.model.errors import AtollError, Conflict, InvalidArgument, Unavailable
 from atoll.model.lifecycle import FINAL
-from atoll.model.policy import Policy, compile_policy, normal_name
+from atoll.model.policy import Compiled, Policy, compile_policy, normal_name
 from atoll.model.sandbox import Sandbox
 from atoll.model.secret import PLACEHOLDER_PREFIX, Secret
 from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested, Trial
@@ -36,6 +38,7 @@ from atoll.wire.node import NodePort
 log = structlog.get_logger(__name__)
 
 Lists = Mapping[str, Sequence[str]]
+_FACTS = [field.name for field in fields(NetworkEvent) if field.name not in ("number", "at", "kind", "allowed")]
 _PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 
@@ -45,6 +48,8 @@ class Network:
 
     policy: Policy
     secrets: tuple[str, ...]
+    enforced: Compiled
+    """What the node holds it to: lists are put in, and nothing is allowed where it could not be told."""
 
 
 class Policies:
@@ -98,7 +103,11 @@ class Policies:
 
     async def get(self, principal: Principal, reference: str) -> Network:
         record = await self._record(principal, await self._ledger.find(principal.owner, reference))
-        return Network(record.policy, tuple(record.placeholders))
+        return self._network(record)
+
+    def _network(self, record: NetworkRecord) -> Network:
+        enforced = self._node.network_rules(record.sandbox_id)
+        return Network(record.policy, tuple(record.placeholders), enforced)
 
     async def set(self, principal: Principal, reference: str, policy: Policy) -> Network:
         """Another policy from now on; connections that it does not allow are cut."""
@@ -107,7 +116,7 @@ class Policies:
         record = replace(await self._record(principal, sandbox), policy=policy)
         await self._put(record)
         self._events.report(self._events.of(principal, "network.policy_changed", target=sandbox.id))
-        return Network(record.policy, tuple(record.placeholders))
+        return self._network(record)
 
     async def set_secrets(self, principal: Principal, reference: str, names: tuple[str, ...]) -> Network:
         """Other secrets from now on; one that it had keeps its placeholder."""
@@ -115,13 +124,14 @@ class Policies:
         sandbox = await self._live(principal, reference)
         record = await self._record(principal, sandbox)
         placeholders = {name: record.placeholders.get(name) or _placeholder() for name in names}
-        await self._put(replace(record, placeholders=placeholders))
+        record = replace(record, placeholders=placeholders)
+        await self._put(record)
         self._events.report(
             self._events.of(
                 principal, "network.secrets_changed", target=sandbox.id, detail={"secrets": " ".join(names)}
             )
         )
-        return Network(record.policy, names)
+        return self._network(record)
 
     async def secret_changed(self, principal: Principal, secret: Secret | str, action: str) -> None:
         """A secret was kept, rotated or removed: every live sandbox that has it follows at once."""
@@ -133,7 +143,7 @@ class Policies:
 
     async def status(self, principal: Principal, reference: str, after: int) -> NetworkStatus:
         sandbox = await self._live(principal, reference)
-        return self._node.network_status(sandbox.id, after)
+        return await self._node.network_status(sandbox.id, after)
 
     async def test(self, principal: Principal, reference: str, url: str, method: str) -> Tested:
         """What would happen to a request such as https://example.org/x, or a connection such as example.org:22."""
@@ -157,7 +167,7 @@ class Policies:
     async def _list_asked(self, principal: Principal, sandbox: Sandbox, ask_id: str) -> None:
         """The place of an open question becomes a rule. One that is not open any more has none."""
         newest = sys.maxsize  # no events, only what is open
-        asks = self._node.network_status(sandbox.id, newest).asks
+        asks = (await self._node.network_status(sandbox.id, newest)).asks
         rules = [f"{ask.host}:{ask.port}" for ask in asks if ask.id == ask_id]
         record = await self._record(principal, sandbox)
         if rules and rules[0] not in record.policy.allow:
@@ -166,6 +176,15 @@ class Policies:
     async def log_step(self) -> None:
         """Put the next thing that happened on some network into its owner's audit log."""
         sandbox_id, event = await self._node.network_event()
+        await self._log(sandbox_id, event)
+
+    async def close(self) -> None:
+        """The server stops: what is open ends, and is told; for a bounded time."""
+        with anyio.move_on_after(limits.KILL_WAIT_S_MAX, shield=True), suppress(Unavailable):
+            for sandbox_id, event in await self._node.network_shut():
+                await self._log(sandbox_id, event)
+
+    async def _log(self, sandbox_id: str, event: NetworkEvent) -> None:
         record = await self._ledger.record(sandbox_id)
         if record is not None:
             owner = record.owner
@@ -223,8 +242,8 @@ def network_of_new(owner: str, sandbox_id: str, policy: Policy | None, names: tu
 
 def event_detail(event: NetworkEvent) -> dict[str, str]:
     """An event's facts as texts, without what is empty."""
-    skipped = ("number", "at", "kind", "allowed")
-    return {key: str(value) for key, value in asdict(event).items() if value and key not in skipped}
+    values = ((key, getattr(event, key)) for key in _FACTS)
+    return {key: str(value) for key, value in values if value}
 
 
 def parse_trial(url: str, method: str = "GET") -> Trial:
@@ -242,9 +261,20 @@ def parse_trial(url: str, method: str = "GET") -> Trial:
     try:
         host = str(ipaddress.IPv4Address(host))
     except ValueError:
-        host = normal_name(host)
+        host = _tried_name(host)
     path = (split.path or "/") if split.scheme in _PORTS else split.path
     return Trial(host, port, method.upper(), path, plain=split.scheme in ("http", "ws"))
+
+
+def _tried_name(host: str) -> str:
+    try:
+        return normal_name(host)
+    except InvalidArgument:
+        raise InvalidArgument(
+            f"{host[:80]!r} is neither a host name nor an address of IPv4 in its usual form",
+            code="invalid_url",
+            hint="Write https://example.org or example.org:22. There is no IPv6 in a sandbox.",
+        ) from None
 
 
 def _placeholder() -> str:

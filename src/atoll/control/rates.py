@@ -37,16 +37,7 @@ class Rates:
 
     def take(self, principal: Principal) -> Allowed | None:
         """Count one request; LimitExceeded if there is none left. None if the caller has no rate."""
-        wanted = [
-            (whose, rate)
-            for whose, rate in (
-                (f"key {principal.key_id}", principal.key_quota.requests_per_second),
-                (f"tenant {principal.owner}", principal.tenant_quota.requests_per_second),
-            )
-            if rate is not None
-        ]
-        now_s = self._clock_s()
-        buckets = [(self._filled(whose, rate, now_s), rate) for whose, rate in wanted]
+        buckets = self._of(principal)
         for bucket, rate in buckets:
             if bucket.left < 1:
                 raise LimitExceeded(
@@ -57,7 +48,22 @@ class Rates:
                 )
         for bucket, _ in buckets:
             bucket.left -= 1
-        return min((_allowed(bucket, rate) for bucket, rate in buckets), key=lambda one: one.left, default=None)
+        return _least(buckets)
+
+    def left(self, principal: Principal) -> Allowed | None:
+        """What a caller may still ask, without counting anything."""
+        return _least(self._of(principal))
+
+    def _of(self, principal: Principal) -> list[tuple[_Bucket, float]]:
+        now_s = self._clock_s()
+        return [
+            (self._filled(whose, rate, now_s), rate)
+            for whose, rate in (
+                (f"key {principal.key_id}", principal.key_quota.requests_per_second),
+                (f"tenant {principal.owner}", principal.tenant_quota.requests_per_second),
+            )
+            if rate is not None
+        ]
 
     def _filled(self, whose: str, rate: float, now_s: float) -> _Bucket:
         most = _burst(rate)
@@ -74,6 +80,11 @@ def _burst(rate: float) -> float:
     return 0.0 if rate == 0 else max(1.0, rate * limits.REQUEST_BURST_S)
 
 
+def _least(buckets: list[tuple[_Bucket, float]]) -> Allowed | None:
+    return min((_allowed(bucket, rate) for bucket, rate in buckets), key=lambda one: one.left, default=None)
+
+
 def _allowed(bucket: _Bucket, rate: float) -> Allowed:
     most = _burst(rate)
-    return Allowed(math.floor(most), math.floor(bucket.left), (most - bucket.left) / rate)
+    full_in_s = (most - bucket.left) / rate if rate else limits.HOUSEKEEPING_S
+    return Allowed(math.floor(most), math.floor(bucket.left), full_in_s)

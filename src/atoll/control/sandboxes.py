@@ -7,7 +7,7 @@ import hashlib
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -20,6 +20,7 @@ from atoll.control.authz import Principal
 from atoll.control.clock import Clock
 from atoll.control.deadlines import Deadlines
 from atoll.control.ledger import Ledger
+from atoll.control.loops import forever
 from atoll.control.policies import Policies, network_of_new
 from atoll.control.reconcile import Action, Note
 from atoll.control.sources import Sources
@@ -96,7 +97,13 @@ class Sandboxes:
         self._attempts = attempts.by_sandbox
         self._sources = sources
         self._turnstile = Turnstile(limits.CREATES_AT_ONCE, limits.CREATES_WAITING_MAX)
+        self._creating = 0
         self._templates: frozenset[str] = frozenset()
+
+    @property
+    def waiting(self) -> int:
+        """How many creates stand in line for their turn."""
+        return self._turnstile.waiting
 
     async def create(self, principal: Principal, spec: SandboxSpec, key: str = "") -> tuple[Sandbox, SandboxStarted]:
         """Make a sandbox. It is on record before the node hears of it; an error leaves only that it failed.
@@ -105,6 +112,15 @@ class Sandboxes:
         """
         spec.checked()
         once = once_of(key, spec) if key else None
+        self._creating += 1
+        try:
+            return await self._create(principal, spec, once)
+        finally:
+            self._creating -= 1
+
+    async def _create(
+        self, principal: Principal, spec: SandboxSpec, once: Once | None
+    ) -> tuple[Sandbox, SandboxStarted]:
         spec = await self._sources.settled(principal.owner, spec)
         if spec.snapshot_id is None:
             await self._check_template(spec.template)
@@ -121,6 +137,7 @@ class Sandboxes:
         try:
             result = await self._attempt(principal.owner, sandbox, spec, network)
             outcome = result[1].way
+            self._metering.note(principal.owner, result[0], principal.tenant_quota)
             for failed in result[1].failed:
                 self._metrics.claim_failures.labels(failed).inc()
         finally:
@@ -239,6 +256,9 @@ class Sandboxes:
     async def watch_deadlines(self) -> None:
         await forever(self._deadlines.step)
 
+    async def watch_idleness(self) -> None:
+        await forever(self._deadlines.idle_step)
+
     async def watch_usage(self) -> None:
         async def step() -> None:
             await self._metering.step(self.stop_spent)
@@ -291,6 +311,7 @@ class Sandboxes:
             image=spec.snapshot_id or "",
             memory=spec.memory,
             volumes=spec.volumes,
+            crowded=self._creating > 1,
         )
         async with self._turnstile.turn(owner):
             if network is not None:
@@ -303,7 +324,6 @@ class Sandboxes:
         if known is None or known.state is not State.RUNNING:
             raise _killed_early()
         self._deadlines.note_running(known)
-        self._metering.note(spec.budget)
         return known, started
 
     async def _give_up(self, sandbox_id: str, error: BaseException, attempt: Attempt) -> None:
@@ -418,13 +438,3 @@ def cursor_read(cursor: str, kind: str) -> Position:
 
 def _killed_early() -> Conflict:
     return Conflict("the sandbox was killed while it was being created", code="killed")
-
-
-async def forever(step: Callable[[], Awaitable[None]]) -> None:
-    """Repeat a step; an error of one round is reported and does not end the loop."""
-    while True:
-        try:
-            await step()
-        except Exception:  # the loop keeps promises to all sandboxes: whatever one round meets, the next must run
-            log.exception("loop_failed", step=getattr(step, "__name__", repr(step)))  # a partial has no name
-            await anyio.sleep(limits.LOOP_RETRY_S)

@@ -54,6 +54,7 @@ class Control:
         self.tickets = parts.tickets
         self.watchers = parts.watchers
         self._sandboxes = parts.sandboxes
+        self._estates = parts.estates
         self._keys = parts.accounts.keys
         self._ledger = parts.ledger
         self._node = parts.node
@@ -87,6 +88,7 @@ class Control:
             finally:
                 tasks.cancel_scope.cancel()
                 parts.visit_log.close()
+                await parts.policies.close()
                 await accounts.close()
 
     async def authenticate(self, key: str) -> Principal:
@@ -102,7 +104,9 @@ class Control:
         return (await self._keys.create(None, owner, KeySpec(name)))[1]
 
     async def tenant_remove(self, principal: Principal, tenant: str) -> None:
+        """Its keys open nothing from now on; what it has goes in its own time, also if this server is killed."""
         await self.accounts.tenants.remove(principal, tenant, self._sandboxes.end_all_of)
+        self._estates.tenant_removed()
 
     async def sandbox_create(
         self, principal: Principal, spec: SandboxSpec, key: str = ""
@@ -165,6 +169,10 @@ class Control:
     async def sandbox_counts(self, owner: str | None = None) -> dict[str, int]:
         """How many sandboxes are on record, by state; of one tenant or of all."""
         return {state.value: count for state, count in (await self._ledger.count_by_state(owner)).items()}
+
+    def creates_waiting(self) -> int:
+        """How many creates stand in line."""
+        return self._sandboxes.waiting
 
     def node_status(self) -> NodeStatus:
         return self._node.status()

@@ -29,7 +29,7 @@ from atoll.model.lifecycle import State
 from atoll.model.port import PortAccess
 from atoll.model.sandbox import Sandbox, SandboxSpec, check_name
 from atoll.model.snapshot import Snapshot, SnapshotState, beyond
-from atoll.wire.node import DiskChange, NodePort
+from atoll.wire.node import DiskChange, NodePort, Space
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +45,8 @@ class SnapshotSpec:
     expires_s: float | None = None
     keep_last: int | None = None
     """Of the unnamed snapshots of this sandbox, keep only the newest so many, this one among them."""
+    takes_name: bool = False
+    """Whether a name that another snapshot has goes over to this one, once it is whole."""
 
     def checked(self) -> SnapshotSpec:
         if self.name is not None:
@@ -123,7 +125,7 @@ class Snapshots:
         now = self._clock.now()
         snapshot = Snapshot(
             id=ids.mint(ids.SNAPSHOT, to_us(now) // 1000, secrets.token_bytes(16)),
-            name=spec.name,
+            name=None if spec.takes_name else spec.name,
             sandbox_id=sandbox.id,
             template=sandbox.template,
             resources=sandbox.resources,
@@ -138,8 +140,8 @@ class Snapshots:
                 passing = state is SnapshotState.PASSING
                 taken = await self._node.image_take(sandbox.id, snapshot.id, memory=spec.memory, passing=passing)
                 snapshot = replace(snapshot, has_memory=taken.has_memory).ready(taken.memory_bytes, taken.disk_bytes)
-                snapshot = replace(snapshot, state=state)
-                await self._store.write(rows.ready, snapshot)
+                snapshot = replace(snapshot, state=state, name=spec.name)
+                await self._store.write(rows.ready, owner, snapshot, takes_name=spec.takes_name)
             except BaseException:
                 await self.give_up(snapshot.id)
                 raise
@@ -184,6 +186,10 @@ class Snapshots:
             after = sandbox.id
         found = list(await self._node.image_diff(before.id, after, limits.DIFF_ENTRIES_MAX + 1))
         return found[: limits.DIFF_ENTRIES_MAX], len(found) > limits.DIFF_ENTRIES_MAX
+
+    async def space(self, principal: Principal, reference: str) -> Space:
+        """What a snapshot takes on the disk now, alone and together with others."""
+        return await self._node.image_space((await self.find(principal, reference)).id)
 
     async def file_restore(self, principal: Principal, reference: str, sandbox_reference: str, path: str) -> int:
         """Put one file of a snapshot back into a sandbox, where it was; says how many bytes that were."""

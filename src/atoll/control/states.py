@@ -93,11 +93,11 @@ class States:
         if sandbox.state not in (State.RUNNING, State.STANDBY):
             raise not_running(sandbox)
         with anyio.CancelScope(shield=True):
-            sandbox = await self._advance(sandbox, Trigger.PAUSE_ASKED, by=by, sleep=why)
+            sandbox = await self._has_become(sandbox, Trigger.PAUSE_ASKED, by=by, sleep=why)
             if sandbox.state is not State.PAUSING:
                 raise not_running(sandbox)
-            await self._metering.last(sandbox.id)
             try:
+                await self._metering.last(sandbox.id)
                 await self._node.sandbox_pause(sandbox.id, memory=memory)
             except BaseException:
                 await self._came_to_nothing(sandbox, Trigger.PAUSE_FAILED)
@@ -159,7 +159,7 @@ class States:
         self, sandbox: Sandbox, by: Principal | None, order: SandboxOrder, timeout_s: float | None
     ) -> Sandbox:
         with anyio.CancelScope(shield=True):
-            sandbox = await self._advance(sandbox, Trigger.RESUME_ASKED, by=by)
+            sandbox = await self._has_become(sandbox, Trigger.RESUME_ASKED, by=by)
             if sandbox.state is not State.RESUMING:
                 raise not_running(sandbox)
             try:
@@ -174,7 +174,7 @@ class States:
         if running.state is not State.RUNNING:
             raise not_running(running)
         self._deadlines.note_running(running)
-        self._metering.note_awake(running.budget)
+        self._metering.look_again()  # of its own budget and its tenant's
         return running
 
     async def rollback(self, principal: Principal, reference: str, snapshot: Snapshot) -> Sandbox:
@@ -218,11 +218,20 @@ class States:
                     self._deadlines.note(later)
 
     async def _has_become(
-        self, sandbox: Sandbox, trigger: Trigger, *, deadline_at: datetime | None = None, by: Principal | None = None
+        self,
+        sandbox: Sandbox,
+        trigger: Trigger,
+        *,
+        deadline_at: datetime | None = None,
+        by: Principal | None = None,
+        sleep: SleepReason | None = None,
     ) -> Sandbox:
-        """Write down what is true on the node already. If that cannot be done now, it is as soon as it can."""
+        """Write down what is true on the node already, or is wished. If that fails, what is true is as soon as it can.
+
+        A write that failed may have come about all the same, so a wish that was not heard is looked after, too.
+        """
         try:
-            return await self._advance(sandbox, trigger, deadline_at=deadline_at, by=by)
+            return await self._advance(sandbox, trigger, deadline_at=deadline_at, by=by, sleep=sleep)
         except Unavailable:
             self._unsettled.add(sandbox.id)
             self._more_unsettled.set()
@@ -257,7 +266,7 @@ class States:
             )
         if sandbox.state is State.RUNNING:
             self._deadlines.note_running(sandbox)
-            self._metering.note_awake(sandbox.budget)
+            self._metering.look_again()
 
     def _from_now(self, sandbox: Sandbox, timeout_s: float | None) -> datetime:
         return self._clock.now() + check_timeout(sandbox.timeout_s if timeout_s is None else timeout_s)

@@ -9,9 +9,11 @@ from atoll.wire.node import NodeStatus
 NEARLY = 0.9  # of a budget, or of the disk
 
 
-def warnings(node: NodeStatus, quota: Quota, month_s: float, month_money: float) -> list[str]:
+def warnings(node: NodeStatus, quota: Quota, month_s: float, month_money: float, templates: int = 1) -> list[str]:
     """In words, the most urgent first; nothing if all is well."""
     found: list[str] = []
+    if not templates:
+        found.append("there is no template, so no sandbox can be made: run `atoll setup` with this data directory")
     if node.disk_free_bytes < limits.POOL_RESERVE_BYTES:
         found.append("the disk pool is full: no sandbox can be made")
     elif node.disk_free_bytes < node.disk_total_bytes * (1 - NEARLY):

@@ -13,9 +13,9 @@ from atoll.control.authz import DEFAULT_OWNER, Principal, check_scopes
 from atoll.control.clock import Clock
 from atoll.control.events import Events
 from atoll.control.keys import Keys, check_key_name
+from atoll.control.store import creates
 from atoll.control.store import events as event_rows
 from atoll.control.store import keys as key_rows
-from atoll.control.store import quotas as quota_rows
 from atoll.control.store import tenants as rows
 from atoll.control.store.engine import Store
 from atoll.control.store.moments import to_us
@@ -47,6 +47,8 @@ class Tenants:
         self._clock = clock
         self._events = events
         self._keys = keys
+        self.on_quota: Callable[[], None] = lambda: None
+        """Told when a tenant may have more or less than before."""
 
     async def create(self, by: Principal, tenant_id: str, quota: Quota) -> Tenant:
         check_name("tenant", tenant_id)
@@ -64,12 +66,13 @@ class Tenants:
 
     async def show(self, tenant_id: str) -> TenantState:
         tenant = await self._find(tenant_id)
-        return TenantState(tenant, await self._store.read(quota_rows.holding_of_owner, tenant.id, self._clock.now()))
+        return TenantState(tenant, await self._store.read(creates.holding_of_owner, tenant.id, self._clock.now()))
 
     async def set_quota(self, by: Principal, tenant_id: str, quota: Quota) -> TenantState:
         await self._find(tenant_id)
         await self._write(_set_quota, tenant_id, quota.checked(), self._events.of(by, "tenant.quota", target=tenant_id))
         self._keys.forget()
+        self.on_quota()
         return await self.show(tenant_id)
 
     async def remove(self, by: Principal, tenant_id: str, end_all: Callable[[str], Awaitable[None]]) -> None:

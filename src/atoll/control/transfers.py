@@ -71,7 +71,7 @@ class Transfers:
                 snapshot, template=arrived.template, resources=arrived.resources, has_memory=arrived.has_memory
             ).ready(arrived.memory_bytes, arrived.disk_bytes)
             with anyio.CancelScope(shield=True):
-                await self._store.write(rows.ready, snapshot)
+                await self._store.write(rows.ready, owner, snapshot)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self._snapshots.give_up(snapshot.id)

@@ -6,10 +6,12 @@ import secrets
 from dataclasses import replace
 
 import anyio
+from sqlalchemy import Connection
 
 from atoll.control.authz import Principal
 from atoll.control.clock import Clock
 from atoll.control.events import Events
+from atoll.control.store import diskroom
 from atoll.control.store import volumes as rows
 from atoll.control.store import volumesnapshots as snapshot_rows
 from atoll.control.store.engine import Store
@@ -67,7 +69,7 @@ class Volumes:
         with anyio.CancelScope(shield=True):
             await self._node.volume_create(volume.id, volume.quota_bytes, disk)
             try:
-                await self._store.write(rows.add, principal.owner, volume)
+                await self._store.write(_add, principal.owner, volume)
             except BaseException:
                 await self._node.volume_remove(volume.id)
                 raise
@@ -88,11 +90,15 @@ class Volumes:
     async def delete(self, principal: Principal, reference: str) -> None:
         """With its snapshots. Conflict (volume_in_use) while a sandbox, also one that is paused, has it."""
         volume = await self.find(principal, reference)
-        with anyio.CancelScope(shield=True):
-            for snapshot_id in await self._store.write(rows.remove, volume.id):
-                await self._node.volume_snapshot_remove(snapshot_id)
-            await self._node.volume_remove(volume.id)
+        await self.discard(volume.id)
         self._events.report(self._events.of(principal, "volume.deleted", target=volume.id))
+
+    async def discard(self, volume_id: str) -> None:
+        """Remove record and disks. Idempotent."""
+        with anyio.CancelScope(shield=True):
+            for snapshot_id in await self._store.write(rows.remove, volume_id):
+                await self._node.volume_snapshot_remove(snapshot_id)
+            await self._node.volume_remove(volume_id)
 
     async def files(self, principal: Principal, reference: str) -> VolumeFiles:
         """The files of a volume, by its id or name."""
@@ -103,6 +109,11 @@ class Volumes:
         known = await self._store.read(rows.every_id) | await self._store.read(snapshot_rows.every_id)
         for stranger in self._node.volume_ids() - known:
             await self._node.volume_remove(stranger)
+
+
+def _add(connection: Connection, owner: str, volume: Volume) -> None:
+    rows.add(connection, owner, volume)
+    diskroom.check(connection, owner)
 
 
 DEFAULT_QUOTA_BYTES = 10 * 1024**3

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from atoll.control.authz import Principal
 from atoll.control.clock import Clock
 from atoll.control.events import Events
+from atoll.control.store import diskroom
 from atoll.control.store import volumes as volume_rows
 from atoll.control.store import volumesnapshots as rows
 from atoll.control.store.engine import Store
@@ -92,6 +93,7 @@ def _add(connection: Connection, owner: str, snapshot: VolumeSnapshot) -> None:
     if volume_rows.find(connection, owner, snapshot.volume_id) is None:
         raise NotFound("the volume is gone", code="volume_not_found")
     rows.add(connection, snapshot)
+    diskroom.check(connection, owner)
 
 
 def _check_unused(connection: Connection, volume_id: str) -> None:

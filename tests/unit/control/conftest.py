@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from atoll.control.authz import ALL_SCOPES, Principal
+from atoll.control.policies import Lists
 from atoll.control.service import Control
 from atoll.control.store.engine import Store, sqlite_url
 from atoll.telemetry import Metrics
@@ -31,7 +33,10 @@ class World:
     other: Principal = OTHER
 
 
-Opener = Callable[[FakeNode, VirtualClock], AbstractAsyncContextManager[World]]
+class Opener(Protocol):
+    def __call__(
+        self, node: FakeNode, clock: VirtualClock, egress_lists: Lists | None = None
+    ) -> AbstractAsyncContextManager[World]: ...
 
 
 @pytest.fixture
@@ -44,9 +49,10 @@ def open_world(tmp_path: Path) -> Opener:
     """Starts a server on this test's database; a second one finds what the first has left."""
 
     @asynccontextmanager
-    async def opened(node: FakeNode, clock: VirtualClock) -> AsyncIterator[World]:
+    async def opened(node: FakeNode, clock: VirtualClock, egress_lists: Lists | None = None) -> AsyncIterator[World]:
         async with node.running(), Store.open(sqlite_url(tmp_path / "atoll.db")) as store:
-            async with Control.open(store, node, clock, Metrics(), tmp_path / "key") as control:
+            opening = Control.open(store, node, clock, Metrics(), tmp_path / "key", egress_lists=egress_lists)
+            async with opening as control:
                 yield World(control, node, clock)
 
     return opened

@@ -117,6 +117,31 @@ async def test_the_file_goes_on_where_it_stopped(events: Events, tmp_path: Path)
         await EventFile(path, events).step()
 
 
+async def test_the_file_goes_on_after_a_log_that_was_put_back(events: Events, tmp_path: Path) -> None:
+    """Its numbers come again with other entries: none of those is missing in the file."""
+    path = tmp_path / "events.jsonl"
+    for _ in range(3):
+        events.note(ME, "before", "", "ok")
+    await events.flush()
+    await EventFile(path, events).step()
+    lines = path.read_text().splitlines()
+    later = [
+        {**json.loads(lines[-1]), "number": number, "at": f"2026-01-09T0{number}:00:00+00:00"} for number in (4, 5)
+    ]
+    path.write_text("\n".join((*lines, *map(json.dumps, later))) + "\n")  # 4 and 5 were lost with the disk
+    await events._clock.advance(1)  # type: ignore[attr-defined]
+    events.note(ME, "after", "", "ok")
+    await events.flush()
+    await EventFile(path, events).step()
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(one["number"], one["action"]) for one in found[5:]] == [(4, "after")]
+    await events.forget(0)
+    events.note(ME, "fresh", "", "ok")
+    await events.flush()
+    await EventFile(path, events).step()
+    assert [json.loads(line)["action"] for line in path.read_text().splitlines()[5:]] == ["after", "fresh"]
+
+
 async def test_what_is_old_is_forgotten(events: Events) -> None:
     events.note(ME, "a", "", "ok")
     await events.flush()

@@ -20,6 +20,7 @@ from atoll.control.store.events import EventFilter
 from atoll.control.store.tenants import Tenant
 from atoll.model import limits
 from atoll.model.errors import Forbidden, Internal, InvalidArgument, LimitExceeded, NotFound, Unauthenticated
+from atoll.model.quota import Quota
 from atoll.telemetry import Metrics
 from atoll.testing.clock import START, VirtualClock
 
@@ -123,6 +124,8 @@ async def test_keys_of_a_removed_tenant_open_nothing(keys: Keys, store: Store) -
         KeySpec("x", scopes=frozenset()),
         KeySpec("x", scopes=frozenset({"root"})),
         KeySpec("x", expires_at=START),
+        KeySpec("x", quota=Quota(budget_s=5)),
+        KeySpec("x", quota=Quota(budget_money=5)),
     ],
 )
 async def test_a_key_that_makes_no_sense_is_refused(keys: Keys, spec: KeySpec) -> None:

@@ -8,12 +8,13 @@ import pytest
 
 from atoll.control.policies import parse_trial
 from atoll.model.errors import Conflict, InvalidArgument, NotFound
-from atoll.model.policy import Policy, decide
+from atoll.model.policy import Mode, Policy, decide
 from atoll.model.sandbox import SandboxSpec
 from atoll.model.secret import Grant, Secret
 from atoll.testing.clock import VirtualClock
 from atoll.testing.nodes import FakeNode
 from atoll.wire.network import Ask, Trial
+from atoll.wire.public.policies import PolicyView
 from tests.unit.control.conftest import Opener, World
 
 pytestmark = pytest.mark.anyio
@@ -91,9 +92,40 @@ def test_places() -> None:
     assert parse_trial("http://a.test") == Trial("a.test", 80, "GET", "/", plain=True)
     assert parse_trial("a.test:22") == Trial("a.test", 22)
     assert parse_trial("192.0.2.1:5432") == Trial("192.0.2.1", 5432)
-    for wrong in ("", "https://", "ftp://a.test", "a.test:99999"):
-        with pytest.raises(InvalidArgument):
+    for wrong in (
+        "",
+        "https://",
+        "ftp://a.test",
+        "a.test:99999",
+        "a test",
+        "[::1]:80",
+        "http://0x7f000001/",
+        "http://7/",
+    ):
+        with pytest.raises(InvalidArgument) as caught:
             parse_trial(wrong)
+        assert caught.value.code == "invalid_url"
+
+
+async def test_what_is_enforced_can_be_read_back(open_world: Opener) -> None:
+    """Lists are put in, and ports said. A list that the operator has taken away allows nothing, and that shows."""
+    node, clock = FakeNode(), VirtualClock()
+    lists = {"web": ["b.test", "*.c.test:8443", "198.51.100.0/24:80-90"]}
+    async with open_world(node, clock, egress_lists=lists) as world:
+        policy = Policy(allow=("a.test", "@web"), deny=("198.51.100.7",))
+        sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(template="base", policy=policy))
+        held = PolicyView.of(policy, (), (await world.control.policies.get(world.me, sandbox.id)).enforced).enforced
+        assert held.mode == "listed"
+        assert held.allow == ["a.test:80,443", "b.test:80,443", "*.c.test:8443", "198.51.100.0/24:80-90"]
+        assert held.deny == ["198.51.100.7:*"]
+        closed = await world.control.policies.set(world.me, sandbox.id, Policy(mode=Mode.NOTHING))
+        assert closed.enforced.policy.mode is Mode.NOTHING
+        await world.control.policies.set(world.me, sandbox.id, policy)
+    node.networks.clear()
+    async with open_world(node, clock) as world:
+        found = await world.control.policies.get(world.me, sandbox.id)
+        assert found.policy == policy
+        assert (found.enforced.policy.mode, found.enforced.allow) == (Mode.NOTHING, ())
 
 
 async def test_always_is_a_rule_before_the_connection_goes_on(world: World) -> None:

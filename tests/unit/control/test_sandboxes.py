@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from atoll.control.sandboxes import Query, cursor_decode, forever
-from atoll.model import limits
+from atoll.control.sandboxes import Query, cursor_decode
 from atoll.model.errors import AtollError, Conflict, InvalidArgument, LimitExceeded, NotFound, Unavailable
 from atoll.model.lifecycle import EndReason, State
 from atoll.model.quota import Quota
@@ -355,23 +353,3 @@ async def test_a_claim_that_failed_is_counted(world: Any) -> None:
     text = world.control.metrics.render({}).decode()
     assert 'atoll_claim_failures_total{way="pool"} 1.0' in text
     assert 'atoll_claim_failures_total{way="shell"} 1.0' in text
-
-
-async def test_a_background_loop_outlives_an_error_whatever_its_step_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step need not be a function with a name; one that was not ended the whole server with its first error."""
-    monkeypatch.setattr(limits, "LOOP_RETRY_S", 0)
-    rounds: list[int] = []
-    again = anyio.Event()
-
-    async def step(bound: int) -> None:
-        rounds.append(bound)
-        if len(rounds) == 1:
-            raise Unavailable("the database does not answer", code="database_unavailable")
-        again.set()
-        await anyio.sleep_forever()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(forever, functools.partial(step, 7))
-        await again.wait()
-        tasks.cancel_scope.cancel()
-    assert rounds == [7, 7]

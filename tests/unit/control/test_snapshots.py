@@ -8,10 +8,13 @@ import anyio
 import pytest
 
 from atoll.control.snapshots import SnapshotSpec
+from atoll.control.store import snapshots as rows
+from atoll.model import ids
 from atoll.model.errors import Conflict, InvalidArgument, NotFound, OutOfSpace, Unavailable
 from atoll.model.lifecycle import State
 from atoll.model.resources import Resources
 from atoll.model.sandbox import SandboxSpec
+from atoll.model.snapshot import Snapshot, SnapshotState
 from atoll.testing.clock import VirtualClock
 from atoll.testing.nodes import FakeNode
 
@@ -33,6 +36,15 @@ async def test_a_snapshot_stands_where_a_template_does(world: Any) -> None:
             await world.control.sandbox_create(world.other, SandboxSpec(template=reference))
         with pytest.raises(NotFound):
             await world.control.snapshots.find(world.other, reference)
+
+
+async def test_the_space_of_anothers_snapshot_is_not_told(world: Any) -> None:
+    source, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+    snapshot = await world.control.snapshots.take(world.me, source.id, SnapshotSpec(name="ready"))
+    for reference in (snapshot.id, "ready"):
+        assert (await world.control.snapshots.space(world.me, reference)).own_bytes == 1000
+        with pytest.raises(NotFound):
+            await world.control.snapshots.space(world.other, reference)
 
 
 async def test_a_snapshot_that_fails_leaves_nothing(world: Any) -> None:
@@ -62,6 +74,38 @@ async def test_names_bounds_and_keep_rules(world: Any) -> None:
     assert [item.name for item in items] == [None, None, "kept"]
     assert items[0].id == last.id
     assert len(world.node.images) == 3
+
+
+async def test_a_name_goes_over_to_the_snapshot_that_takes_it(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+    take, find = world.control.snapshots.take, world.control.snapshots.find
+    first = await take(world.me, sandbox.id, SnapshotSpec(name="state", takes_name=True))
+    second = await take(world.me, sandbox.id, SnapshotSpec(name="state", takes_name=True))
+    assert (first.name, second.name) == ("state", "state")
+    assert (await find(world.me, "state")).id == second.id
+    assert (await find(world.me, first.id)).name is None
+    world.node.image_errors = [OutOfSpace("full")]
+    with pytest.raises(OutOfSpace):
+        await take(world.me, sandbox.id, SnapshotSpec(name="state", takes_name=True))
+    assert (await find(world.me, "state")).id == second.id  # until another is whole
+
+
+async def test_a_name_is_not_taken_from_a_snapshot_in_the_making_nor_from_others(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+    theirs, _ = await world.control.sandbox_create(world.other, SandboxSpec())
+    take, find = world.control.snapshots.take, world.control.snapshots.find
+    await take(world.other, theirs.id, SnapshotSpec(name="state"))
+    store, now = world.control.snapshots._store, world.clock.now()
+    state = SnapshotState.MAKING
+    making = Snapshot(ids.mint(ids.SNAPSHOT, 1, bytes(16)), "state", sandbox.id, "code", Resources(), True, state, now)
+    await store.write(rows.add, rows.SnapshotRecord(world.me.owner, making))
+    with pytest.raises(Conflict):
+        await take(world.me, sandbox.id, SnapshotSpec(name="state", takes_name=True))
+    await store.write(rows.remove, making.id)
+    mine = await take(world.me, sandbox.id, SnapshotSpec(name="state", takes_name=True))
+    assert (await find(world.me, "state")).id == mine.id
+    assert (await find(world.other, "state")).id != mine.id
+    assert len((await world.control.snapshots.page(world.me, None, None, 10))[0]) == 1
 
 
 async def test_pages_follow_each_other(world: Any) -> None:

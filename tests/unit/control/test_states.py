@@ -31,7 +31,7 @@ async def state_of(world: Any, sandbox: Sandbox) -> State:
 
 
 async def wait_state(world: Any, sandbox: Sandbox, state: State) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):  # an error that is logged on the way is drawn with all its frames, which takes a second
         while await state_of(world, sandbox) is not state:
             await anyio.sleep(0.005)
 
@@ -120,6 +120,51 @@ async def test_a_record_that_could_not_be_written_is_caught_up_with(
     assert (await states.pause(world.me, sandbox.id)).state is State.PAUSED
 
 
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+async def test_a_wish_that_was_written_down_though_that_failed_is_caught_up_with(
+    world: Any, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """A full disk may tell of an error after the last byte was written: on record it is between two states."""
+    monkeypatch.setattr(limits, "LOOP_RETRY_S", 0)
+    sandbox = await make(world)
+    states, ledger = world.control.states, world.control.states._ledger
+    if verb == "resume":
+        await states.pause(world.me, sandbox.id)
+    before = await state_of(world, sandbox)
+    advance, full = ledger.advance, [True]
+
+    async def advance_and_fail(sandbox_id: str, note: Note, **options: Any) -> Any:
+        known = await advance(sandbox_id, note, **options)
+        if full:
+            full.pop()
+            raise Unavailable("the database does not answer", code="database_unavailable")
+        return known
+
+    monkeypatch.setattr(ledger, "advance", advance_and_fail)
+    with pytest.raises(Unavailable):
+        await getattr(states, verb)(world.me, sandbox.id)
+    await wait_state(world, sandbox, before)
+    await getattr(states, verb)(world.me, sandbox.id)
+    assert await state_of(world, sandbox) is not before
+
+
+async def test_one_whose_last_use_cannot_be_counted_is_not_left_half_paused(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = await make(world)
+    states = world.control.states
+
+    async def full(_sandbox_id: str) -> None:
+        raise Unavailable("the database does not answer", code="database_unavailable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(states._metering, "last", full)
+        with pytest.raises(Unavailable):
+            await states.pause(world.me, sandbox.id)
+    assert await state_of(world, sandbox) is State.RUNNING
+    assert (await states.pause(world.me, sandbox.id)).state is State.PAUSED
+
+
 async def test_one_whose_standby_cannot_be_written_down_runs_on(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox = await make(world)
     states, ledger = world.control.states, world.control.states._ledger
@@ -187,6 +232,23 @@ async def test_a_deadline_may_put_to_sleep(world: Any, action: DeadlineAction, s
     assert (awake.deadline_at - world.clock.now()).total_seconds() == 10
 
 
+async def test_the_deadline_of_one_that_is_frozen_can_be_moved_where_it_counts(world: Any) -> None:
+    """In standby a deadline goes on, unless standby is what it leads to: then there is one again when it wakes."""
+    sandbox = await make(world, timeout_s=10)
+    await world.control.states.standby(world.me, sandbox.id)
+    moved = await world.control.sandbox_set_deadline(world.me, sandbox.id, 60)
+    assert (moved.deadline_at - world.clock.now()).total_seconds() == 60
+    await world.clock.advance(30)
+    await anyio.sleep(0.05)
+    assert await state_of(world, sandbox) is State.STANDBY
+    await world.clock.advance(31)
+    await wait_state(world, sandbox, State.KILLED)
+    other = await make(world, timeout_s=10, on_deadline=DeadlineAction.STANDBY)
+    await world.control.states.standby(world.me, other.id)
+    with pytest.raises(Conflict):
+        await world.control.sandbox_set_deadline(world.me, other.id, 60)
+
+
 async def test_a_sleep_that_fails_is_tried_again_later(world: Any) -> None:
     sandbox = await make(world, timeout_s=10, on_deadline=DeadlineAction.PAUSE)
     world.node.pause_errors = [OutOfSpace("full")]
@@ -212,6 +274,18 @@ async def test_an_idle_sandbox_is_treated_as_due(world: Any) -> None:
     await wait_state(world, sleepy, State.STANDBY)
     assert (await world.control.sandbox_get(world.me, sleepy.id)).sleep_reason is SleepReason.IDLE
     assert await state_of(world, busy) is State.RUNNING
+
+
+async def test_a_sandbox_that_is_slow_to_say_whether_it_is_idle_holds_up_no_deadline(world: Any) -> None:
+    slow = await make(world, timeout_s=1000, idle_timeout_s=10)
+    due = await make(world, timeout_s=20)
+    world.node.idle_seconds = {slow.id: 11.0}
+    world.node.idle_waits[slow.id] = anyio.Event()
+    await world.clock.advance(21)
+    await wait_state(world, due, State.KILLED)
+    assert await state_of(world, slow) is State.RUNNING
+    world.node.idle_waits.pop(slow.id).set()
+    await wait_state(world, slow, State.KILLED)
 
 
 async def test_a_restart_finds_what_sleeps_asleep(open_world: Any) -> None:

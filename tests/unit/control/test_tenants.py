@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 
+from atoll.control.authz import ALL_SCOPES, Principal
 from atoll.control.keys import KeySpec
-from atoll.model.errors import Conflict, InvalidArgument, NotFound, Unauthenticated
+from atoll.control.snapshots import SnapshotSpec
+from atoll.model import limits
+from atoll.model.errors import Conflict, InvalidArgument, LimitExceeded, NotFound, Unauthenticated
 from atoll.model.lifecycle import EndReason
 from atoll.model.quota import Quota
 from atoll.model.sandbox import SandboxSpec
+from atoll.model.secret import Secret
+from atoll.model.volume import VolumeMount
+from atoll.testing.clock import VirtualClock
+from atoll.testing.nodes import FakeNode
 
 pytestmark = pytest.mark.anyio
 
@@ -53,6 +61,60 @@ async def test_a_removed_tenant_has_nothing_left(world: Any) -> None:
             await act
     with pytest.raises(Conflict):
         await world.control.tenant_remove(world.me, "default")
+
+
+async def test_what_a_removed_tenant_kept_goes_too_also_after_a_kill(open_world: Any) -> None:
+    """Its volumes wait for the sandboxes that have them; a server that starts later clears up what was left."""
+    node, clock = FakeNode(), VirtualClock()
+    async with open_world(node, clock) as world:
+        control = world.control
+        await control.accounts.tenants.create(world.me, "team", Quota())
+        team = Principal("team", "ak3", ALL_SCOPES)
+        volume = await control.volumes.create(team, "data", limits.GIB)
+        await control.volumes.snapshots.create(team, volume, None)
+        mounts = (VolumeMount(volume.id, "/data"),)
+        sandbox, _ = await control.sandbox_create(team, SandboxSpec(volumes=mounts))
+        await control.snapshots.take(team, sandbox.id, SnapshotSpec())
+        await control.secrets.put(team, Secret("T", hosts=("a.example",)), "value")
+        mine = await control.volumes.create(world.me, "mine", limits.GIB)
+        await control.accounts.tenants.remove(world.me, "team", _nothing)  # and here it is killed
+    async with open_world(node, clock) as world:
+        with anyio.fail_after(5):
+            while node.volume_ids() != {mine.id} or node.image_ids() or node.guests:
+                await clock.advance(1)
+                await anyio.sleep(0.01)
+            while await world.control.secrets.list(team):
+                await anyio.sleep(0.01)
+        assert (await world.control.sandbox_get(team, sandbox.id)).end_reason is EndReason.TENANT_REMOVED
+
+
+async def _nothing(_owner: str) -> None:
+    pass
+
+
+async def test_disk_is_that_of_sandboxes_volumes_and_snapshots_together(world: Any) -> None:
+    quota = Quota(disk_bytes=30 * limits.GIB)
+    control = world.control
+    await control.accounts.tenants.set_quota(world.me, "default", quota)
+    me = replace(world.me, tenant_quota=quota)
+    sandbox, _ = await control.sandbox_create(me, SandboxSpec())
+    volume = await control.volumes.create(me, "data", 15 * limits.GIB)
+    for refused in (control.volumes.create(me, "more", 6 * limits.GIB), control.sandbox_create(me, SandboxSpec())):
+        with pytest.raises(LimitExceeded) as caught:
+            await refused
+        assert caught.value.code == "quota_exceeded"
+    assert world.node.volume_ids() == {volume.id}
+    world.node.image_bytes = 4 * limits.GIB
+    kept = await control.snapshots.take(me, sandbox.id, SnapshotSpec())
+    with pytest.raises(LimitExceeded):
+        await control.snapshots.take(me, sandbox.id, SnapshotSpec())
+    assert world.node.image_ids() == {kept.id}
+    assert (await control.accounts.tenants.show("default")).holding.disk_bytes == 29 * limits.GIB + 1000
+    await control.snapshots.delete(me, kept.id)
+    await control.volumes.create(me, "more", 5 * limits.GIB)
+    fork = (await control.snapshots.fork(me, sandbox.id, 1, None))[0]
+    assert fork.error is not None
+    assert fork.error.code == "quota_exceeded"
 
 
 async def test_a_member_that_is_removed_takes_its_keys_along(world: Any) -> None:

@@ -123,8 +123,7 @@ async def test_a_tenant_that_has_spent_its_month_starts_nothing_more_until_the_n
     me = replace(world.me, tenant_quota=Quota(budget_s=100))
     first, _ = await world.control.sandbox_create(me, SandboxSpec(timeout_s=LONG))
     second, _ = await world.control.sandbox_create(me, SandboxSpec(timeout_s=LONG))
-    await world.control.accounts.usage.count()
-    await world.clock.advance(60)
+    await world.clock.advance(50)
     for sandbox in (first, second):
         assert (await ended(world, sandbox.id)).end_reason is EndReason.BUDGET_SPENT
     with pytest.raises(LimitExceeded) as caught:
@@ -132,6 +131,86 @@ async def test_a_tenant_that_has_spent_its_month_starts_nothing_more_until_the_n
     assert caught.value.code == "budget_spent"
     await world.clock.advance(31 * 24 * 3600)
     await world.control.sandbox_create(me, SandboxSpec())
+
+
+async def test_a_tenants_seconds_are_over_on_time_however_many_use_them(world: Any) -> None:
+    """Nobody counts in between: what a create changes about a budget is known at once."""
+    await world.control.accounts.tenants.set_quota(world.me, "default", Quota(budget_s=20))
+    me = replace(world.me, tenant_quota=Quota(budget_s=20))
+    await world.clock.advance(7)
+    first, _ = await world.control.sandbox_create(me, SandboxSpec(timeout_s=LONG))
+    await world.clock.advance(4)
+    second, _ = await world.control.sandbox_create(me, SandboxSpec(timeout_s=LONG))
+    await world.clock.advance(7.9)
+    await anyio.sleep(0.05)
+    assert (await world.control.sandbox_get(me, first.id)).state is State.RUNNING
+    await world.clock.advance(0.1)
+    for sandbox in (first, second):
+        assert (await ended(world, sandbox.id)).end_reason is EndReason.BUDGET_SPENT
+    with pytest.raises(LimitExceeded):
+        await world.control.sandbox_create(me, SandboxSpec())
+
+
+async def test_a_budget_that_is_made_smaller_or_slept_through_holds_at_once(world: Any) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    await world.clock.advance(5)
+    await world.control.states.pause(world.me, sandbox.id)
+    await world.control.accounts.tenants.set_quota(world.me, "default", Quota(budget_s=8))
+    await world.clock.advance(100)
+    await world.control.states.resume(world.me, sandbox.id)
+    await world.clock.advance(2)
+    await anyio.sleep(0.05)
+    assert (await world.control.sandbox_get(world.me, sandbox.id)).state is State.RUNNING
+    await world.clock.advance(1)
+    assert (await ended(world, sandbox.id)).end_reason is EndReason.BUDGET_SPENT
+    another, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    await world.control.accounts.tenants.set_quota(world.me, "default", Quota(budget_s=7))
+    assert (await ended(world, another.id)).end_reason is EndReason.BUDGET_SPENT
+
+
+@pytest.mark.parametrize("whose", ["sandbox", "tenant"])
+async def test_money_is_spent_to_the_second_where_time_is_what_costs(world: Any, whose: str) -> None:
+    world.control.accounts.usage.prices = Prices(wall_s=0.1)
+    quota = Quota(budget_money=0.5) if whose == "tenant" else Quota()
+    await world.control.accounts.tenants.set_quota(world.me, "default", quota)
+    budget = Budget(money=0.5) if whose == "sandbox" else Budget()
+    me = replace(world.me, tenant_quota=quota)
+    sandbox, _ = await world.control.sandbox_create(me, SandboxSpec(timeout_s=LONG, budget=budget))
+    await world.clock.advance(4.9)
+    await anyio.sleep(0.05)
+    assert (await world.control.sandbox_get(me, sandbox.id)).state is State.RUNNING
+    await world.clock.advance(0.2)
+    assert (await ended(world, sandbox.id)).end_reason is EndReason.BUDGET_SPENT
+
+
+async def test_a_burst_of_cpu_cannot_overdraw_by_more_than_a_look(world: Any) -> None:
+    """Both cores at work: ten seconds at the most, however long the pause between two counts of everything is."""
+    world.control.accounts.usage.prices = Prices(cpu_s=0.5)
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG, budget=Budget(money=10)))
+    for second in range(1, 11):
+        world.node.samples[sandbox.id] = Sample(cpu_s=2.0 * second)
+        await world.clock.advance(1)
+    assert (await ended(world, sandbox.id)).end_reason is EndReason.BUDGET_SPENT
+
+
+async def test_creates_without_a_budget_do_not_wake_who_counts(world: Any) -> None:
+    await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    await anyio.sleep(0.05)
+    world.control.accounts.usage._awaited = None  # it is at work
+    await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    assert not world.control.accounts.usage._changed.is_set()
+
+
+async def test_creates_of_a_tenant_with_a_budget_do_not_count_everything_each_time(world: Any) -> None:
+    me = replace(world.me, tenant_quota=Quota(budget_s=1e6))
+    await world.control.accounts.tenants.set_quota(world.me, "default", me.tenant_quota)
+    await world.control.sandbox_create(me, SandboxSpec(timeout_s=LONG))
+    await anyio.sleep(0.05)
+    seen = world.node.sampled
+    for _ in range(5):
+        await world.control.sandbox_create(me, SandboxSpec(timeout_s=LONG))
+        await anyio.sleep(0.01)
+    assert world.node.sampled == seen
 
 
 async def asleep(world: Any, sandbox_id: str, state: State) -> Any:
@@ -183,9 +262,8 @@ async def test_a_tenants_spent_budget_stops_each_in_its_own_way(world: Any) -> N
     await world.control.accounts.tenants.set_quota(world.me, "default", Quota(budget_s=100))
     killed, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
     spec = SandboxSpec(timeout_s=LONG, on_budget=DeadlineAction.PAUSE)
-    paused, _ = await world.control.sandbox_create(world.me, spec)
-    await world.control.accounts.usage.count()
-    await world.clock.advance(60)
+    paused, _ = await world.control.sandbox_create(replace(world.me, tenant_quota=Quota(budget_s=100)), spec)
+    await world.clock.advance(50)
     assert (await ended(world, killed.id)).end_reason is EndReason.BUDGET_SPENT
     assert (await asleep(world, paused.id, State.PAUSED)).sleep_reason is SleepReason.BUDGET_SPENT
     with pytest.raises(LimitExceeded):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, bindparam, delete, select
 
-from atoll.control.store import events, policies, ports, quotas, sandboxes, usage
+from atoll.control.store import diskroom, events, policies, ports, quotas, sandboxes, usage
 from atoll.control.store.moments import to_us
 from atoll.control.store.policies import NetworkRecord
 from atoll.control.store.prepared import Prepared, adding
@@ -18,7 +18,7 @@ from atoll.model.errors import Conflict, LimitExceeded
 from atoll.model.event import Event
 from atoll.model.lifecycle import EndReason
 from atoll.model.port import ANY_PORT, PortAccess
-from atoll.model.quota import Quota, check_create
+from atoll.model.quota import Holding, Quota, check_create, has_budget
 from atoll.model.usage import Prices
 
 
@@ -107,10 +107,10 @@ def _earlier(connection: Connection, owner: str, once: Once, now: datetime) -> R
 def _check_quotas(connection: Connection, record: Record, allowance: Allowance, now: datetime) -> None:
     asked = record.sandbox.resources
     if allowance.tenant != Quota():
-        check_create("tenant", allowance.tenant, quotas.holding_of_owner(connection, record.owner, now), asked)
+        check_create("tenant", allowance.tenant, holding_of_owner(connection, record.owner, now), asked)
     if allowance.key != Quota():
         check_create("key", allowance.key, quotas.holding_of_key(connection, record.key_id, now), asked)
-    if allowance.tenant.budget_s is not None or allowance.tenant.budget_money is not None:
+    if has_budget(allowance.tenant):
         used = usage.total_of_owner(connection, record.owner, month_begin(now))
         if over_budget(allowance.tenant, used.wall_s, allowance.prices.cost(used)):
             raise LimitExceeded(
@@ -118,6 +118,12 @@ def _check_quotas(connection: Connection, record: Record, allowance: Allowance, 
                 code="budget_spent",
                 hint="Have the budget raised, or wait for the next month.",
             )
+
+
+def holding_of_owner(connection: Connection, owner: str, now: datetime) -> Holding:
+    """All that a tenant has: its sandboxes, and on disk also its volumes and snapshots."""
+    holding = quotas.holding_of_owner(connection, owner, now)
+    return replace(holding, disk_bytes=holding.disk_bytes + diskroom.kept_bytes(connection, owner))
 
 
 def over_budget(quota: Quota, wall_s: float, money: float) -> bool:

@@ -17,24 +17,27 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import anyio
 import anyio.to_thread
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DatabaseError, DataError, InterfaceError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from atoll.control.store.prepared import Prepared
+from atoll.control.store.schema import NEWEST
 from atoll.control.store.writer import Writer
 from atoll.model import limits
 from atoll.model.errors import Internal, InvalidArgument, Unavailable
 
+if TYPE_CHECKING:
+    from alembic.script import ScriptDirectory
+
 _WRITER_LOCK = 0x61746F6C6C  # "atoll"; one number for all that write to this database
+_MIGRATIONS = Path(__file__).parent / "migrations"
 _BEGIN = Prepared(text("BEGIN IMMEDIATE"))
 
 P = ParamSpec("P")
@@ -54,11 +57,11 @@ class Store:
     @asynccontextmanager
     async def open(cls, url: str) -> AsyncIterator[Store]:
         """Open the database at an SQLAlchemy address, with its schema brought up to date."""
-        engine = _engine(url)
+        engine = database_engine(url)
         store = cls(engine)
         store._writer.start()
         try:
-            await store.write(_migrate)
+            await store.write(migrate)
             yield store
         finally:
             with anyio.CancelScope(shield=True):
@@ -72,7 +75,7 @@ class Store:
             with self._reader.connect() as connection:
                 return query(connection, *arguments, **options)
 
-        with _meaning():
+        with meaning():
             return await anyio.to_thread.run_sync(run, limiter=self._reading)
 
     async def write(self, query: Callable[Concatenate[Connection, P], T], *arguments: P.args, **options: P.kwargs) -> T:
@@ -81,7 +84,7 @@ class Store:
         def run(connection: Connection) -> T:
             return query(connection, *arguments, **options)
 
-        with _meaning():
+        with meaning():
             return await self._writer.run(run)
 
 
@@ -89,7 +92,8 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def _engine(url: str) -> Engine:
+def database_engine(url: str) -> Engine:
+    """Connections to the database at this address, opened when they are needed."""
     is_sqlite = url.startswith("sqlite:")
     busy_ms = int(limits.DATABASE_BUSY_S * 1000)
     try:
@@ -127,7 +131,7 @@ def _engine(url: str) -> Engine:
 
 
 @contextmanager
-def _meaning() -> Iterator[None]:
+def meaning() -> Iterator[None]:
     """What an error means: a database that is locked for too long, full or gone is a reason to retry, not a bug."""
     try:
         yield
@@ -164,9 +168,26 @@ def _on_begin_postgresql(connection: Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})")
 
 
-def _migrate(connection: Connection) -> None:
+def scripts() -> ScriptDirectory:
+    """All steps that a schema has gone through."""
+    from alembic.script import ScriptDirectory
+
+    return ScriptDirectory(str(_MIGRATIONS))
+
+
+def migrate(connection: Connection) -> None:
+    """Bring a database to the newest schema.
+
+    Nothing, if it has that: a restart does not wait for what would find out what is to be done, which is large.
+    """
+    found = text("SELECT version_num FROM alembic_version")
+    if inspect(connection).has_table("alembic_version") and connection.scalars(found).all() == [NEWEST]:
+        return
+    from alembic import command
+    from alembic.config import Config
+
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(_MIGRATIONS))
     config.attributes["connection"] = connection
     try:
         command.upgrade(config, "head")

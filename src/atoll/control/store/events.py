@@ -85,6 +85,10 @@ def last_number(connection: Connection) -> int:
     return int(connection.execute(select(func.coalesce(func.max(events.c.number), 0))).scalar_one())
 
 
+def first_number(connection: Connection) -> int:
+    return int(connection.execute(select(func.coalesce(func.min(events.c.number), 0))).scalar_one())
+
+
 def forget(connection: Connection, before: datetime) -> int:
     """Remove what is older; says how many."""
     return connection.execute(delete(events).where(events.c.at_us < to_us(before))).rowcount

@@ -147,12 +147,8 @@ def _move(columns: tuple[str, ...]) -> Prepared:
 
 
 def set_deadline(connection: Connection, sandbox_id: str, deadline_at: datetime) -> bool:
-    """Move the deadline of a running sandbox; says whether it was running."""
-    statement = (
-        update(sandboxes)
-        .where(sandboxes.c.id == sandbox_id, sandboxes.c.state == State.RUNNING.value)
-        .values(deadline_us=to_us(deadline_at))
-    )
+    """Move the deadline of a sandbox that has one now; says whether it has."""
+    statement = update(sandboxes).where(sandboxes.c.id == sandbox_id, _RUNNING).values(deadline_us=to_us(deadline_at))
     return connection.execute(statement).rowcount == 1
 
 

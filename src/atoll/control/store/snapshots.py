@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
+from atoll.control.store import diskroom
 from atoll.control.store.moments import from_us, to_us
 from atoll.control.store.sandboxes import Position
 from atoll.control.store.schema import snapshots
@@ -34,19 +35,41 @@ def add(connection: Connection, record: SnapshotRecord) -> None:
     try:
         connection.execute(insert(snapshots), _to_row(record))
     except IntegrityError as error:
-        raise Conflict(
-            f"a snapshot is already named {record.snapshot.name!r}",
-            code="name_taken",
-            hint="Choose another name, or delete the snapshot that has it.",
-        ) from error
+        raise _name_taken(record.snapshot) from error
+    diskroom.check(connection, record.owner)  # whoever has more than it may begins nothing
 
 
-def ready(connection: Connection, snapshot: Snapshot) -> None:
-    """All of it is there: from here on it can be used."""
+def ready(connection: Connection, owner: str, snapshot: Snapshot, *, takes_name: bool = False) -> None:
+    """All of it is there, and within the quota of its owner: from here on it can be used.
+
+    It may take its name from the snapshot that has it; one that is being made keeps its own.
+    """
     row = _to_row(SnapshotRecord("", snapshot))
     # All but what was known when it was begun: an import learns on the way what it is a snapshot of.
     values = {name: value for name, value in row.items() if name not in ("id", "owner", "name", "created_us")}
     connection.execute(update(snapshots).where(snapshots.c.id == snapshot.id).values(**values))
+    if takes_name and snapshot.name is not None:
+        _take_name(connection, owner, snapshot)
+    diskroom.check(connection, owner)
+
+
+def _take_name(connection: Connection, owner: str, snapshot: Snapshot) -> None:
+    whole = snapshots.c.state == SnapshotState.READY.value
+    before = (snapshots.c.owner == owner, snapshots.c.name == snapshot.name, whole)
+    connection.execute(update(snapshots).where(*before).values(name=None))
+    mine = update(snapshots).where(snapshots.c.id == snapshot.id).values(name=snapshot.name)
+    try:
+        connection.execute(mine)
+    except IntegrityError as error:
+        raise _name_taken(snapshot) from error
+
+
+def _name_taken(snapshot: Snapshot) -> Conflict:
+    return Conflict(
+        f"a snapshot is already named {snapshot.name!r}",
+        code="name_taken",
+        hint="Choose another name, or delete the snapshot that has it.",
+    )
 
 
 def remove(connection: Connection, snapshot_id: str) -> bool:

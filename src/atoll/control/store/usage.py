@@ -19,9 +19,10 @@ DAY_US = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class UsageFilter:
-    """Which usage is summed up, and by what: `day`, `template`, `sandbox`, `key`, or `label:<key of metadata>`."""
+    """Which usage is summed up, and by what: `day`, `template`, `sandbox`, `key`, `tenant`, or `label:<key>`."""
 
-    owner: str
+    owner: str | None
+    """Whose; None is everybody's, which only the operator may see."""
     since: datetime | None = None
     until: datetime | None = None
     template: str | None = None
@@ -103,11 +104,11 @@ def sums(connection: Connection, wanted: UsageFilter, rows_max: int) -> list[Usa
     """Usage by group, in the groups' order."""
     group = _group(wanted.by)
     column = usage_intervals.c
-    query = (
-        select(group.label("grouped"), func.count(column.sandbox_id.distinct()), *_AMOUNTS)
-        .select_from(usage_intervals.join(sandboxes, sandboxes.c.id == column.sandbox_id))
-        .where(column.owner == wanted.owner)
+    query = select(group.label("grouped"), func.count(column.sandbox_id.distinct()), *_AMOUNTS).select_from(
+        usage_intervals.join(sandboxes, sandboxes.c.id == column.sandbox_id)
     )
+    if wanted.owner is not None:
+        query = query.where(column.owner == wanted.owner)
     if wanted.since is not None:
         query = query.where(column.begin_us >= to_us(wanted.since))
     if wanted.until is not None:
@@ -128,7 +129,7 @@ def sums(connection: Connection, wanted: UsageFilter, rows_max: int) -> list[Usa
 
 
 def _group(by: str | None) -> ColumnElement[Any]:
-    if by is None:
+    if by is None or by == "tenant":
         return sandboxes.c.owner
     if by == "day":
         return usage_intervals.c.begin_us // DAY_US
