@@ -37,10 +37,29 @@ def test_a_port_is_open_to_whoever_knows_its_name(server: Server) -> None:
 def test_a_private_port_opens_for_its_token_only(server: Server) -> None:
     sandbox = made(server, allowPublicTraffic=False)
     other = made(server)
-    assert knock(server, sandbox) == 401
-    assert knock(server, sandbox, e2b_traffic_access_token=other["trafficAccessToken"]) in (401, 403)
-    assert knock(server, sandbox, e2b_traffic_access_token=sandbox["envdAccessToken"]) in (401, 403)
+    assert knock(server, sandbox) == 403
+    assert knock(server, sandbox, e2b_traffic_access_token=other["trafficAccessToken"]) == 403
+    assert knock(server, sandbox, e2b_traffic_access_token=sandbox["envdAccessToken"]) == 403
     assert knock(server, sandbox, e2b_traffic_access_token=sandbox["trafficAccessToken"]) == 200
+
+
+def test_a_port_that_does_not_answer_is_told_as_their_proxy_does(server: Server) -> None:
+    """Also when the sandbox sleeps or has ended."""
+    made = server.request("POST", "/v2/sandboxes", json={"templateID": "base", "timeout": 100}).json()
+    named = {"e2b-sandbox-id": made["sandboxID"], "e2b-sandbox-port": "8000"}
+    gone = {"sandboxId": made["sandboxID"], "message": "The sandbox was not found", "code": 502}
+
+    def told() -> Any:
+        answer = httpx2.get(server.url, headers=named, timeout=30)
+        assert answer.status_code == 502
+        return answer.json()
+
+    closed = {"message": "The sandbox is running but port is not open", "port": 8000}
+    assert told() == {**gone, **closed}
+    server.request("POST", f"/sandboxes/{made['sandboxID']}/pause", json={})
+    assert told() == gone
+    server.request("DELETE", f"/sandboxes/{made['sandboxID']}")
+    assert told() == gone
 
 
 def test_a_mask_that_is_no_host_leaves_no_sandbox(server: Server) -> None:
@@ -56,3 +75,5 @@ def test_a_copy_has_the_ports_of_its_sandbox(server: Server) -> None:
     (copy,) = server.request("POST", f"/sandboxes/{sandbox['sandboxID']}/fork", json={"timeout": 100}).json()
     told = server.request("GET", f"/v1/sandboxes/{copy['sandbox']['sandboxID']}/ports/8000/access").json()
     assert (told["public"], told["mask_host"]) == (False, "app.example:{port}")
+    shown = server.request("GET", f"/sandboxes/{copy['sandbox']['sandboxID']}").json()["network"]
+    assert (shown["allowPublicTraffic"], shown["maskRequestHost"]) == (False, "app.example:${PORT}")

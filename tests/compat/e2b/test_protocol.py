@@ -14,10 +14,13 @@ from atoll.testing.server import Server
 pytestmark = pytest.mark.real
 
 
+MADE = {"templateID": "base", "timeout": 200, "envVars": {"OWN": "1"}}
+
+
 @pytest.fixture(scope="module")
 def agent(server: Server) -> Iterator[httpx2.Client]:
     """A client that holds the token of one sandbox."""
-    made = server.request("POST", "/v2/sandboxes", json={"templateID": "base", "timeout": 200}).json()
+    made = server.request("POST", "/v2/sandboxes", json=MADE).json()
     headers = {"e2b-sandbox-id": made["sandboxID"], "x-access-token": made["envdAccessToken"]}
     with httpx2.Client(base_url=server.url, headers=headers, timeout=30) as client:
         yield client
@@ -108,6 +111,17 @@ def test_parts_of_a_file_and_one_that_is_compressed(agent: httpx2.Client) -> Non
     assert agent.get("/files?path=/tmp/part", headers={"range": "bytes=20-"}).status_code == 416
     answer = agent.get("/files?path=/tmp/part", headers={"accept-encoding": "gzip"})
     assert (answer.headers["content-encoding"], answer.content) == ("gzip", b"0123456789")
+
+
+def test_the_environment_of_the_sandbox_is_told_to_the_holder_of_its_token(agent: httpx2.Client) -> None:
+    told = agent.get("/envs").json()
+    assert (told["E2B_SANDBOX"], told["OWN"]) == ("true", "1")
+    assert agent.get("/envs", headers={"x-access-token": "wrong"}).status_code == 401
+
+
+def test_a_context_that_is_not_there_is_said_so(agent: httpx2.Client) -> None:
+    answer = agent.post("/execute", json={"code": "1", "context_id": "nope"}, headers={"e2b-sandbox-port": "49999"})
+    assert (answer.status_code, answer.text) == (404, "Context nope not found")
 
 
 def test_what_the_orchestrator_alone_may_is_not_there(agent: httpx2.Client) -> None:

@@ -36,7 +36,7 @@ PARTS = {
 VALUES = {"default_mcp_template", "default_sandbox_timeout", "default_template", "mcp_port"}  # constants of a class
 EVERYWHERE = {"git": {"envs", "user", "cwd", "timeout"}}  # said once, above the rows
 FREE = {"get_signature"}  # a function of the package
-NO_PACKAGE = re.compile(r"(?:e2b|GET|POST),? ")  # the command line, and what has no method
+NO_PACKAGE = re.compile(r"(?:sandbox|template|auth|GET|POST),? ")  # the command line, and what has no method
 
 
 def rows() -> list[tuple[str, str, set[str]]]:

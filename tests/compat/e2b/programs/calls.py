@@ -140,13 +140,14 @@ async def case_a_command_has_every_option() -> None:
         "e\n",
         "e\n",
     )
-    running = await box.commands.run("cat", background=True, stdin=True)
+    running = await box.commands.run("tee /tmp/heard", background=True, stdin=True)  # its output first, then the file
     assert running.pid in [entry.pid for entry in await box.commands.list()]
     await box.commands.send_stdin(running.pid, "typed\n")
     heard: list[str] = []
     more: dict[str, Any] = {} if SYNC else {"on_stdout": heard.append, "on_stderr": heard.append}
     joined = await box.commands.connect(running.pid, timeout=30, **more)
     await box.commands.send_stdin(running.pid, "again\n")
+    await box.commands.run("until grep again /tmp/heard; do sleep 0.05; done", timeout=20)
     assert await box.commands.kill(running.pid) is True
     ended: dict[str, Any] = {"on_stdout": heard.append, "on_stderr": heard.append} if SYNC else {}
     error = await araised(e2b.CommandExitException, lambda: joined.wait(**ended))

@@ -50,6 +50,7 @@ export async function case_watching(e2b) {
   const handle = await s.files.watchDir('/home/user', (event) => seen.push(event))
   await s.files.write('w.txt', '1')
   await until(() => seen.some((event) => event.name === 'w.txt' && event.type === 'write'))
+  assert.deepEqual(seen.filter((event) => event.name === 'w.txt').map((event) => event.type), ['create', 'chmod', 'write'])
   await handle.stop()
 }
 

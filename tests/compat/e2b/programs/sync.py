@@ -177,7 +177,7 @@ def case_changes_of_a_folder_are_seen() -> None:
 
     wait_until(written)
     assert {event.name for event in seen} == {"below/w.txt"}
-    assert seen[0].type.value == "create"
+    assert [event.type.value for event in seen] == ["create", "chmod", "write"]
     assert seen[0].entry.path == "/home/user/watched/below/w.txt"
     files.remove("watched/below/w.txt")
     wait_until(lambda: "remove" in [event.type.value for event in handle.get_new_events()])
@@ -331,6 +331,14 @@ def case_pictures_and_tables_are_results() -> None:
     table = code().run_code("import pandas as pd\npd.DataFrame({'a': [1, 2]})")
     assert table.results[0].data == {"a": [1, 2]}
     assert "<table" in table.results[0].html
+
+
+def case_values_are_json_and_saved_pictures_are_shown() -> None:
+    shown = code().run_code("{'a': [1, None], 2: 'b'}").results[0]
+    assert (shown.json, shown.text) == ({"a": [1, None], "2": "b"}, "{'a': [1, None], 2: 'b'}")
+    assert code().run_code("[object()]").results[0].json is None
+    saved = code().run_code("from PIL import Image\nImage.new('RGB', (2, 2)).save('/tmp/a.png')")
+    assert [bool(result.png) for result in saved.results] == [True]
 
 
 if __name__ == "__main__":

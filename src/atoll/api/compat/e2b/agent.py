@@ -31,8 +31,16 @@ async def metrics(ask: Ask) -> None:
     await ask.answer({theirs: found[name] for theirs, name in names.items()})
 
 
+async def envs(ask: Ask) -> None:
+    """The environment that the sandbox was made with."""
+    found = (await (await ask.guest()).call("environment", {})).get("env")
+    pairs = found.items() if isinstance(found, dict) else ()
+    await ask.answer({name: value for name, value in pairs if isinstance(name, str) and isinstance(value, str)})
+
+
 OPERATIONS: Final = (
     Operation("GET", "/health", health),
+    Operation("GET", "/envs", envs),
     Operation("GET", "/metrics", metrics),
     *transfer.OPERATIONS,
     *processes.OPERATIONS,

@@ -35,7 +35,7 @@ class Ask:
     sandbox_id: str = ""
     templates: Mapping[str, str] = field(default_factory=dict)
     """Names of templates that mean another one here."""
-    _query: dict[str, str] | None = field(default=None, init=False)
+    _pairs: list[tuple[str, str]] | None = field(default=None, init=False)
 
     def header(self, name: bytes) -> str:
         return next((value.decode("latin-1").strip() for key, value in self.scope["headers"] if key == name), "")
@@ -43,9 +43,16 @@ class Ask:
     @property
     def query(self) -> dict[str, str]:
         """The query's fields; of one that is given twice the last."""
-        if self._query is None:
+        return dict(self._fields())
+
+    def words(self, name: str) -> list[str]:
+        """The words of a field that is a list: with commas between them, or given once for each."""
+        return [word for key, value in self._fields() if key == name for word in value.split(",") if word]
+
+    def _fields(self) -> list[tuple[str, str]]:
+        if self._pairs is None:
             try:
-                pairs = parse_qsl(
+                self._pairs = parse_qsl(
                     self.scope["query_string"].decode("ascii", "replace"),
                     keep_blank_values=True,
                     errors="surrogateescape",
@@ -53,8 +60,7 @@ class Ask:
                 )
             except ValueError:
                 raise InvalidArgument("too many query parameters", code="invalid_query") from None
-            self._query = dict(pairs)
-        return self._query
+        return self._pairs
 
     async def body(self, kind: type[T]) -> T:
         return codec.decode(await read_body(self.scope, self.receive) or b"{}", kind)

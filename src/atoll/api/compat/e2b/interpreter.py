@@ -12,7 +12,7 @@ from atoll.api.compat.e2b.ask import Ask, Operation, without_none
 from atoll.api.stream import until_disconnected
 from atoll.api.v1 import contexts, executionwords
 from atoll.model import limits
-from atoll.model.errors import InvalidArgument, NotFound
+from atoll.model.errors import AtollError, InvalidArgument, NotFound
 from atoll.wire import codec
 from atoll.wire.public.contexts import (
     ContextView,
@@ -102,12 +102,13 @@ async def execute(ask: Ask) -> None:
 
     try:
         await until_disconnected(ask.receive, work)
-    except NotFound as error:
+    except (NotFound, InvalidArgument) as error:
         raise _no_context(error, asked.context_id) from error
 
 
-def _no_context(error: NotFound, context_id: str | None) -> NotFound:
-    if context_id and error.code in ("not_found", "no_such_context"):
+def _no_context(error: AtollError, context_id: str | None) -> AtollError:
+    """A name that is no context's is taken for a language inside, whose usual context it would be."""
+    if context_id and error.code in ("not_found", "no_such_context", "unsupported"):
         return NotFound(f"Context {context_id[:64]} not found")
     return error
 
@@ -169,7 +170,7 @@ async def _named(ask: Ask, op: str) -> None:
     context_id = ask.path["context"]
     try:
         await (await ask.guest()).call(op, {"context": context_id[:64]})
-    except NotFound as error:
+    except (NotFound, InvalidArgument) as error:
         raise _no_context(error, context_id) from error
     await ask.answer(None, 204)
 

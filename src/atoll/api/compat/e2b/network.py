@@ -14,7 +14,7 @@ import msgspec
 
 from atoll.model.errors import InvalidArgument
 from atoll.model.policy import HttpRule, Mode, Policy
-from atoll.model.port import PortAccess
+from atoll.model.port import MASK_DEFAULT, PortAccess
 
 _EVERYWHERE: Final = "0.0.0.0/0"
 _PLACEHOLDER: Final = "${e2b."
@@ -108,10 +108,12 @@ def _rules(rules: Mapping[str, list[HostRule]]) -> Iterable[HttpRule]:
             yield HttpRule(host, set_headers=headers)
 
 
-def shape_of(policy: Policy | None, *, public: bool | None = None) -> dict[str, Any]:
-    """A policy in E2B's words. Values of headers are not shown: they may be secrets."""
+def shape_of(policy: Policy | None, ports: PortAccess | None = None) -> dict[str, Any]:
+    """A policy, and the rules of ports, in E2B's words. Values of headers are not shown: they may be secrets."""
     policy = policy or Policy()
-    shape: dict[str, Any] = {} if public is None else {"allowPublicTraffic": public}
+    shape: dict[str, Any] = {} if ports is None else {"allowPublicTraffic": ports.public}
+    if ports is not None and ports.mask_host != MASK_DEFAULT:
+        shape["maskRequestHost"] = ports.mask_host.replace("{port}", "${PORT}")
     if policy.mode is Mode.PUBLIC:
         shape["denyOut"] = list(policy.deny)
     else:

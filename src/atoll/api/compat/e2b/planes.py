@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Final
 from urllib.parse import unquote
 
 import structlog
@@ -16,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from atoll.api import authn
 from atoll.api.compat.e2b import connect, routing, shapes
 from atoll.api.compat.e2b.ask import Ask, Handler, Operation
+from atoll.api.compat.e2b.proxywords import CLOSED, GONE, TRAFFIC_HEADER, gone, port_closed
 from atoll.api.compat.e2b.routing import Plane
 from atoll.api.edge import exchange_of
 from atoll.api.errors import ClientGone, of_exception
@@ -29,8 +31,12 @@ from atoll.wire import e2bkey
 
 log = structlog.get_logger(__name__)
 
-GONE = frozenset({"sandbox_not_found", "not_running"})
-_OPEN_PATHS = frozenset({"/health", "/files"})  # the agent's: one has no secrets, the other checks signatures itself
+# Without a token or a key: one has no secrets, the other checks signatures itself.
+_OPEN_PATHS: Final[Mapping[Plane, frozenset[str]]] = {
+    Plane.CONTROL: frozenset({"/health"}),
+    Plane.AGENT: frozenset({"/health", "/files"}),
+    Plane.INTERPRETER: frozenset(),
+}
 
 
 class Planes:
@@ -92,15 +98,15 @@ def _shape(path: str) -> re.Pattern[str]:
 
 async def _admit(ask: Ask, plane: Plane) -> Principal:
     """Who calls; a request that shows nothing is let in only where the handler looks for itself."""
+    if ask.scope["path"] in _OPEN_PATHS[plane]:
+        return authn.ANONYMOUS
     if plane is Plane.CONTROL:
         return await _admit_key(ask)
     tokens = ask.control.ingress.tokens
-    if not ask.sandbox_id or (plane is Plane.AGENT and ask.scope["path"] in _OPEN_PATHS):
-        return authn.ANONYMOUS
     shown = {"inside": ask.header(b"x-access-token")}
     if plane is Plane.INTERPRETER:
         # Some of its clients' calls carry the token of the ports and no other.
-        shown["ports"] = ask.header(routing.TRAFFIC_HEADER)
+        shown["ports"] = ask.header(TRAFFIC_HEADER)
         if not any(shown.values()) and await _may_be_stranger(ask):
             return await tokens.principal(ask.sandbox_id)
     return await tokens.admit(ask.sandbox_id, **shown)
@@ -109,10 +115,10 @@ async def _admit(ask: Ask, plane: Plane) -> Principal:
 async def _may_be_stranger(ask: Ask) -> bool:
     """Clients of 2025 make a context without showing anything, because E2B's interpreter is a port like any other.
 
-    So whoever knows the name of a sandbox whose ports are public may make one, and no more than that: to run code in
-    it, or to touch those of others, takes a token.
+    So whoever knows the name of a sandbox whose ports are public may make one, and may ask whether it lives, and no
+    more than that: to run code in it, or to touch those of others, takes a token.
     """
-    if (ask.scope["method"], ask.scope["path"]) != ("POST", "/contexts"):
+    if (ask.scope["method"], ask.scope["path"]) not in (("POST", "/contexts"), ("GET", "/health")):
         return False
     owner = await ask.control.ingress.tokens.principal(ask.sandbox_id)
     return (await ask.control.ingress.access(owner, ask.sandbox_id, ANY_PORT)).public
@@ -144,7 +150,7 @@ async def _refuse(ask: Ask, plane: Plane, error: Exception) -> None:
         await ask.answer(gone(ask.sandbox_id), 502)
     elif plane is Plane.INTERPRETER:
         await ask.answer_text(told.message, told.http_status)
-    elif isinstance(told, GuestFailed) and told.code in ("guest_unreachable", "port_closed"):
+    elif isinstance(told, GuestFailed) and told.code in CLOSED:
         await ask.answer(port_closed(ask.sandbox_id, routing.AGENT_PORT), 502)
     elif ask.header(b"content-type").startswith(connect.STREAM):
         await _refuse_stream(ask, told)
@@ -170,13 +176,3 @@ async def _refuse_stream(ask: Ask, told: AtollError) -> None:
     headers = [(b"content-type", connect.STREAM.encode("ascii")), (b"content-length", str(len(body)).encode("ascii"))]
     await ask.send({"type": "http.response.start", "status": 200, "headers": headers})
     await ask.send({"type": "http.response.body", "body": body})
-
-
-def gone(sandbox_id: str) -> dict[str, object]:
-    """What E2B's proxy says of a sandbox that does not run; clients look for these words."""
-    return {"sandboxId": sandbox_id, "message": "The sandbox was not found", "code": 502}
-
-
-def port_closed(sandbox_id: str, port: int) -> dict[str, object]:
-    message = "The sandbox is running but port is not open"
-    return {"sandboxId": sandbox_id, "message": message, "port": port, "code": 502}

@@ -10,7 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 
+from atoll.api.compat.e2b import proxywords
+from atoll.api.compat.e2b.proxywords import TRAFFIC_HEADER
 from atoll.api.facade import RequestHead
 from atoll.api.ingress.routes import Pattern, Target
 from atoll.model.port import port_parse
@@ -19,7 +22,6 @@ AGENT_PORT = 49983
 INTERPRETER_PORT = 49999
 SANDBOX_HEADER = b"e2b-sandbox-id"
 PORT_HEADER = b"e2b-sandbox-port"
-TRAFFIC_HEADER = b"e2b-traffic-access-token"
 
 _CONTROL_PATH = re.compile(
     r"/(?:v2/|v3/)?(?:sandboxes|templates|snapshots|volumes|volumecontent|secrets|teams|events|default-templates)(?:/.*)?"
@@ -27,6 +29,7 @@ _CONTROL_PATH = re.compile(
 _NAME = re.compile(r"(\d{1,5})-([0-9a-z]{1,63})")
 _MAP = re.compile(r"/e2b/([^/]{1,2000})(?=/)")
 _BARE_PATHS = ("/files",)
+_OURS = ("/v1/", "/openapi.json")
 
 
 class Plane(Enum):
@@ -56,7 +59,9 @@ def route(head: RequestHead, domain: str) -> Route | None:
         return Route(planes[port], sandbox_id) if port in planes else None
     if head.header(b"x-atoll-sandbox"):
         return None
-    if head.host == f"api.{domain}" or _CONTROL_PATH.fullmatch(without_map(head.path)):
+    if (head.host == f"api.{domain}" and not head.path.startswith(_OURS)) or _CONTROL_PATH.fullmatch(
+        without_map(head.path)
+    ):
         return Route(Plane.CONTROL, templates=map_in(head.path))
     return Route(Plane.AGENT) if head.path in _BARE_PATHS else None
 
@@ -96,7 +101,12 @@ def port_pattern(host: str, headers: Iterable[tuple[bytes, bytes]]) -> Target | 
     port = port_parse(found[PORT_HEADER])
     if port in (AGENT_PORT, INTERPRETER_PORT):
         return None
-    return Target(found[SANDBOX_HEADER], port, TRAFFIC_HEADER, frozenset({SANDBOX_HEADER, PORT_HEADER, TRAFFIC_HEADER}))
+    return _target(found[SANDBOX_HEADER], port, SANDBOX_HEADER, PORT_HEADER)
+
+
+def _target(sandbox_id: str, port: int, *headers: bytes) -> Target:
+    own = frozenset({TRAFFIC_HEADER, *headers})
+    return Target(sandbox_id, port, TRAFFIC_HEADER, own, partial(proxywords.of_port, sandbox_id=sandbox_id, port=port))
 
 
 def host_pattern(domain: str) -> Pattern:
@@ -106,6 +116,6 @@ def host_pattern(domain: str) -> Pattern:
         named = _by_host(host, domain)
         if named is None or not any(name == TRAFFIC_HEADER for name, _ in headers):
             return None
-        return Target(named[0], port_parse(str(named[1])), TRAFFIC_HEADER, frozenset({TRAFFIC_HEADER}))
+        return _target(named[0], port_parse(str(named[1])))
 
     return pattern

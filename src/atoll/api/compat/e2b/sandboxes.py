@@ -73,14 +73,14 @@ def domain_of(ask: Ask) -> str:
     return ask.addresses.domain + (f":{port}" if colon and port.isascii() and port.isdigit() else "")
 
 
-async def find(ask: Ask) -> Sandbox:
-    """The sandbox in the path, if it is the caller's and has not ended: E2B forgets those that have."""
+async def find(ask: Ask, *, ended: bool = False) -> Sandbox:
+    """The sandbox in the path, if it is the caller's; one that has ended is forgotten, but for what happened to it."""
     reference = unquote(ask.path["sandbox"])
     try:
         sandbox = await ask.control.sandbox_get(ask.principal, reference)
     except NotFound as error:
         raise no_sandbox(reference) from error
-    if sandbox.state in FINAL or sandbox.id != reference:
+    if (sandbox.state in FINAL and not ended) or sandbox.id != reference:
         raise no_sandbox(reference)
     return sandbox
 
@@ -95,14 +95,21 @@ async def show(ask: Ask) -> None:
     sandbox = await find(ask)
     token = ask.control.ingress.tokens.mint(TokenKind.INSIDE, sandbox.id)
     policy = (await ask.control.policies.get(ask.principal, sandbox.id)).policy
-    public = (await ports_of(ask, sandbox)).public
-    found = shapes.detail(sandbox, token, domain_of(ask), policy, public=public)
+    found = shapes.detail(sandbox, token, domain_of(ask), policy, await ports_of(ask, sandbox))
     await ask.answer({**found, "volumeMounts": await _mounts(ask, sandbox)})
 
 
 async def _mounts(ask: Ask, sandbox: Sandbox) -> list[dict[str, str]]:
     names = [(await ask.control.volumes.find(ask.principal, mount.volume)).name for mount in sandbox.volumes]
     return [{"name": name, "path": mount.path} for name, mount in zip(names, sandbox.volumes, strict=True)]
+
+
+async def _listed(ask: Ask, found: list[Sandbox]) -> list[dict[str, Any]]:
+    """Entries of a list; a sandbox with volumes says which."""
+    return [
+        {**shapes.listed(one), "volumeMounts": await _mounts(ask, one)} if one.volumes else shapes.listed(one)
+        for one in found
+    ]
 
 
 async def change_network(ask: Ask) -> None:
@@ -174,13 +181,13 @@ async def awake(ask: Ask, sandbox: Sandbox, timeout_s: float | None, *, memory: 
 async def list_old(ask: Ask) -> None:
     query = Query(states=shapes.AWAKE, metadata=shapes.metadata_of(ask.query.get("metadata", "")))
     page = await ask.control.sandbox_list(ask.principal, query, None, _PAGE_ITEMS_MAX)
-    await ask.answer([shapes.listed(sandbox) for sandbox in page.items])
+    await ask.answer(await _listed(ask, page.items))
 
 
 async def list_page(ask: Ask) -> None:
     asked = ask.query
     query = Query(
-        states=shapes.states_of(asked.get("state", "")),
+        states=shapes.states_of(ask.words("state")),
         template=shapes.template_name(asked["template"], ask.templates) if asked.get("template") else None,
         metadata=shapes.metadata_of(asked.get("metadata", "")),
     )
@@ -192,7 +199,7 @@ async def list_page(ask: Ask) -> None:
         page = await ask.control.sandbox_list(ask.principal, query, cursor, limit)
         items, following = page.items, page.next
     headers = {"x-next-token": following} if following else {}
-    await ask.answer([shapes.listed(sandbox) for sandbox in items], 200, headers)
+    await ask.answer(await _listed(ask, items), 200, headers)
 
 
 async def _ordered(ask: Ask, query: Query, cursor: str | None, limit: int) -> tuple[list[Sandbox], str | None]:
@@ -214,12 +221,16 @@ async def metrics(ask: Ask) -> None:
     sandbox = await find(ask)
     start, end = ask.query.get("start", ""), ask.query.get("end", "")
     shapes.in_range(0.0, start, end)  # what is wrong with them is said before anything is measured
-    used = [] if sandbox.state in shapes.ASLEEP else await samples.series(ask, sandbox)
+    try:
+        used = [] if sandbox.state in shapes.ASLEEP else await samples.series(ask, sandbox)
+    except Conflict:
+        await find(ask)  # one that has ended meanwhile is told as what is not there
+        raise
     await ask.answer([shapes.metric(sandbox, use) for use in used if shapes.in_range(use.at_s, start, end)])
 
 
 async def metrics_of_several(ask: Ask) -> None:
-    wanted = [word for word in ask.query.get("sandbox_ids", "").split(",") if word][:_PAGE_ITEMS_MAX]
+    wanted = ask.words("sandbox_ids")[:_PAGE_ITEMS_MAX]
     found: dict[str, Any] = {}
     for sandbox_id in wanted:
         ask.path = {"sandbox": sandbox_id}

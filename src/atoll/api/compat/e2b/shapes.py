@@ -18,6 +18,7 @@ from atoll.model import limits
 from atoll.model.errors import InvalidArgument
 from atoll.model.lifecycle import State
 from atoll.model.policy import Policy
+from atoll.model.port import PortAccess
 from atoll.model.resources import Resources
 from atoll.model.sandbox import DEFAULT_TIMEOUT_S, DeadlineAction, Sandbox, SandboxSpec
 from atoll.model.template import Template
@@ -135,14 +136,14 @@ def listed(sandbox: Sandbox) -> dict[str, Any]:
     }
 
 
-def detail(sandbox: Sandbox, token: str, domain: str, policy: Policy | None, *, public: bool) -> dict[str, Any]:
+def detail(sandbox: Sandbox, token: str, domain: str, policy: Policy | None, ports: PortAccess) -> dict[str, Any]:
     on_timeout = "kill" if sandbox.on_deadline is DeadlineAction.KILL else "pause"
     return {
         **listed(sandbox),
         "envdAccessToken": token,
         "domain": domain,
         "allowInternetAccess": network.internet_allowed(policy),
-        "network": network.shape_of(policy, public=public),
+        "network": network.shape_of(policy, ports),
         "lifecycle": {"autoResume": sandbox.auto_resume, "onTimeout": on_timeout},
     }
 
@@ -151,10 +152,10 @@ def moment(value: datetime) -> str:
     return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def states_of(text: str) -> tuple[State, ...]:
-    """The states of a filter such as `running,paused`; without one all that E2B knows."""
+def states_of(wanted: Sequence[str]) -> tuple[State, ...]:
+    """The states of a filter such as `running`; without one all that E2B knows."""
     known = {"running": AWAKE, "paused": ASLEEP}
-    words = [word for word in text.split(",") if word] or list(known)
+    words = wanted or list(known)
     if not set(words) <= set(known):
         raise InvalidArgument("state is running, paused or both", code="invalid_query")
     return tuple(state for word in known for state in known[word] if word in words)

@@ -76,10 +76,11 @@ async def fork(ask: Ask) -> None:
 
 
 async def snapshot(ask: Ask) -> None:
+    """With a name that another one has, this one is what the name means from now on."""
     asked = await ask.body(SnapshotBody)
     sandbox = await sandboxes.find(ask)
     name = shapes.template_name(asked.name) if asked.name else None
-    spec = SnapshotSpec(name=name, memory=asked.memory is not False)
+    spec = SnapshotSpec(name=name, memory=asked.memory is not False, takes_name=name is not None)
     await ask.answer(shape(await ask.control.snapshots.take(ask.principal, sandbox.id, spec)), 201)
 
 
@@ -115,7 +116,10 @@ async def delete(ask: Ask) -> None:
     reference = shapes.template_name(unquote(ask.path["template"]))
     if any(template.name == reference for template in await ask.control.templates(ask.principal)):
         await templates.refuse(ask)
-    await ask.control.snapshots.delete(ask.principal, reference)
+    try:
+        await ask.control.snapshots.delete(ask.principal, reference)
+    except NotFound as error:
+        raise NotFound(f"there is no template or snapshot '{reference[:80]}'", code=error.code) from error
     await ask.answer(None, 204)
 
 

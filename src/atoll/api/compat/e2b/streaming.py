@@ -11,7 +11,7 @@ import anyio
 from atoll.api.compat.e2b import connect
 from atoll.api.compat.e2b.ask import Ask
 from atoll.api.compat.e2b.connect import Envelopes, Failure
-from atoll.api.compat.e2b.planes import GONE
+from atoll.api.compat.e2b.proxywords import GONE
 from atoll.api.endpoint import read_body
 from atoll.api.stream import until_disconnected
 from atoll.model import limits

@@ -176,7 +176,8 @@ class _Writer:
     """Writes files as one user with one set of labels.
 
     A file is written in place, not beside its name and then over it: whoever watches the folder sees the same changes
-    as with E2B, and a file that was there keeps its owner and its links.
+    as with E2B (a new file is made, given to its owner, and written), and a file that was there keeps its owner and its
+    links.
     """
 
     def __init__(self, inside: Guest, user: str | None, labels: dict[str, str]) -> None:
@@ -185,8 +186,8 @@ class _Writer:
         self._labels = labels
 
     async def write(self, path: str, chunks: AsyncIterator[bytes]) -> dict[str, Any]:
-        params = {"path": path, "user": self._user, "atomic": False, "xattr_prefix": metadata.PREFIX}
-        async with self._inside.stream("file.write", without_none(params)) as stream:
+        how = {"atomic": False, "claim": True, "xattr_prefix": metadata.PREFIX}
+        async with self._inside.stream("file.write", without_none({"path": path, "user": self._user, **how})) as stream:
             async for chunk in chunks:
                 await stream.send(chunk)
             await stream.commit()

@@ -57,7 +57,7 @@ def test_what_cannot_be_kept_is_refused(settings: NetworkSettings) -> None:
 
 def test_a_policy_is_shown_in_their_words() -> None:
     settings = NetworkSettings(deny_out=["0.0.0.0/0"], allow_out=["example.com", "192.0.2.1"])
-    shape = network.shape_of(network.policy_of(settings, None), public=True)
+    shape = network.shape_of(network.policy_of(settings, None), PortAccess(True))
     assert shape == {"allowPublicTraffic": True, "denyOut": ["0.0.0.0/0"], "allowOut": ["example.com", "192.0.2.1"]}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from atoll.api.app import create_app
-from atoll.api.compat.e2b import agent, facade, interpreter, records, sandboxes, states, templates, volumes
+from atoll.api.compat.e2b import agent, facade, interpreter, records, sandboxes, states, teams, templates, volumes
 from atoll.control.authz import ALL_SCOPES, Principal
 from atoll.control.clock import SystemClock
 from atoll.control.keys import KeySpec
@@ -24,7 +24,10 @@ from atoll.wire import e2bkey
 pytestmark = pytest.mark.anyio
 
 CONTROL_PLANE = [
-    operation for module in (sandboxes, states, templates, volumes, records) for operation in module.OPERATIONS
+    operation
+    for module in (sandboxes, states, templates, teams, volumes, records)
+    for operation in module.OPERATIONS
+    if operation.path != "/health"
 ]
 
 
@@ -142,6 +145,73 @@ async def test_unknown_paths_and_bodies_are_refused_in_their_words(front: Front)
     assert answer.status == 400
     answer = await front.ask("POST", "/v2/sandboxes", {"templateID": "base", "mcp": {"x": {}}}, x_api_key=front.key)
     assert (answer.status, "mcp" in answer.json()["message"]) == (400, True)
+
+
+async def test_a_team_is_the_tenant_of_the_key(front: Front) -> None:
+    answer = await front.ask("GET", "/teams", authorization=f"Bearer {front.key}")
+    assert answer.json() == [{"teamID": "default", "name": "default", "apiKey": front.key, "isDefault": True}]
+
+
+async def test_templates_have_pages_and_one_tag(front: Front) -> None:
+    async def ask(path: str) -> Any:
+        answer = await front.ask("GET", path, x_api_key=front.key)
+        assert answer.status == 200, answer.body
+        return answer
+
+    first = await ask("/v2/templates?limit=1")
+    rest = await ask(f"/v2/templates?limit=10&nextToken={first.headers['x-next-token']}")
+    names = [found["templateID"] for found in first.json() + rest.json()]
+    assert names == sorted({found["templateID"] for found in (await ask("/templates")).json()})
+    assert "x-next-token" not in rest.headers
+    (tag,) = (await ask("/templates/base/tags")).json()
+    assert (await ask("/templates/base/tags/count")).json() == {"total": 1}
+    assert (await ask("/templates/base/tags/exists?tag=Default")).json() == {"exists": True, "normalizedTag": "default"}
+    assert (await ask("/templates/base/tags/exists?tag=v2")).json()["exists"] is False
+    (group,) = (await ask("/templates/base/tags/groups")).json()["tags"]
+    assert (group["tag"], group["assignments"][0]["buildId"]) == ("default", tag["buildID"])
+    assert (await ask("/templates/base/tags/default/assignments")).json()["data"] == group["assignments"]
+    assert (await ask("/templates/base/tags/v2/assignments")).json()["data"] == []
+    assert (await front.ask("GET", "/templates/nothing/tags/count", x_api_key=front.key)).status == 404
+
+
+async def test_what_happened_is_told_after_the_end_in_pages(front: Front) -> None:
+    made = await front.create()
+    await front.create()
+    one = f"/sandboxes/{made['sandboxID']}"
+    assert (await front.ask("DELETE", one, x_api_key=front.key)).status == 204
+
+    async def ask(path: str) -> Any:
+        answer = await front.ask("GET", path, x_api_key=front.key)
+        assert answer.status == 200, answer.body
+        return answer.json()
+
+    lines = (await ask(f"{one}/logs"))["logEntries"]
+    assert [lines[0]["message"], lines[-1]["message"]] == ["sandbox.creating", "sandbox.killed"]
+    assert (await ask(f"{one}/logs?limit=1"))["logEntries"] == lines[:1]
+    assert (await ask(f"/v2{one}/logs?limit=1&direction=backward"))["logs"] == lines[-1:]
+    assert (await ask(f"/v2{one}/logs?level=error"))["logs"] == []
+    assert (await ask(f"/v2{one}/logs?search=killed"))["logs"] == lines[-1:]
+    assert [event["type"] for event in await ask(f"/events{one}")] == [
+        "sandbox.lifecycle.killed",
+        "sandbox.lifecycle.created",
+    ]
+    assert len(await ask("/events/sandboxes")) == 3
+    wanted = "types=sandbox.lifecycle.created&types=sandbox.lifecycle.paused"
+    first, second = await ask(f"/events/sandboxes?{wanted}&orderAsc=true")
+    assert (first["sandboxId"], second["type"]) == (made["sandboxID"], "sandbox.lifecycle.created")
+    assert await ask(f"/events/sandboxes?{wanted}&orderAsc=true&offset=1&limit=1") == [second]
+    for wrong in ("types=no", "offset=x", "limit=0", "offset=1000"):
+        assert (await front.ask("GET", f"/events/sandboxes?{wrong}", x_api_key=front.key)).status == 400
+    assert (await front.ask("GET", "/sandboxes/sbnothing/logs", x_api_key=front.key)).status == 404
+
+
+async def test_the_hosts_of_their_api_says_that_it_lives_and_leaves_us_our_paths(front: Front) -> None:
+    def at(path: str) -> Any:
+        return front.caller.ask("GET", path, headers={"host": "api.localhost"})
+
+    assert (await at("/health")).json() == {"status": "ok"}
+    assert (await at("/v1/sandboxes")).json()["type"].startswith("urn:atoll:")
+    assert (await at("/nothing")).json()["code"] == 404
 
 
 async def test_our_own_api_is_where_it_was(front: Front) -> None:

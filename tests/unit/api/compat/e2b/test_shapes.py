@@ -86,10 +86,10 @@ def test_states_are_two(state: State, word: str) -> None:
 
 def test_filters_are_read_as_clients_encode_them() -> None:
     assert shapes.metadata_of("k%2520v=x%2526y") == {"k v": "x&y"}
-    assert shapes.states_of("paused") == shapes.ASLEEP
-    assert set(shapes.states_of("")) == {*shapes.ASLEEP, *shapes.AWAKE}
+    assert shapes.states_of(["paused"]) == shapes.ASLEEP
+    assert set(shapes.states_of([])) == {*shapes.ASLEEP, *shapes.AWAKE}
     with pytest.raises(InvalidArgument):
-        shapes.states_of("gone")
+        shapes.states_of(["gone"])
     for limit in ("0", "101", "x", "-1"):
         with pytest.raises(InvalidArgument):
             shapes.page_size(limit)
