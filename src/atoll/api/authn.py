@@ -10,7 +10,7 @@ from starlette.types import Scope
 
 from atoll.api.edge import Exchange, exchange_of
 from atoll.control.service import Allowed, Control, Principal
-from atoll.model.errors import AtollError, LimitExceeded, Unauthenticated
+from atoll.model.errors import AtollError, Unauthenticated
 from atoll.model.event import OK
 
 ANONYMOUS = Principal(owner="", key_id="", scopes=frozenset())
@@ -41,12 +41,10 @@ async def _admitted(key: str, scope: Scope, control: Control, needs: str) -> Pri
     if needs != "read":
         _audit(control, principal, scope, exchange, target)
     try:
-        allowed = control.request_admit(principal)
-    except LimitExceeded as error:
-        exchange.headers += rate_headers(Allowed(0, 0, error.retry_after_s or 0.0))
-        raise
-    if allowed is not None:
-        exchange.headers += rate_headers(allowed)
+        control.request_admit(principal)
+    finally:  # whoever is refused hears what it may ask, too
+        allowed = control.accounts.rates.left(principal)
+        exchange.headers += [] if allowed is None else rate_headers(allowed)
     principal.check(needs)
     return principal
 
@@ -61,7 +59,8 @@ def _audit(control: Control, principal: Principal, scope: Scope, exchange: Excha
 
     def done(exchange: Exchange) -> None:
         result = exchange.code or (OK if exchange.status < 400 else str(exchange.status))
-        control.accounts.events.note(principal, f"{method} {exchange.route}", target, result)
+        made = exchange.sandbox or next(iter(scope.get("path_params", {}).values()), "")
+        control.accounts.events.note(principal, f"{method} {exchange.route}", target or str(made), result)
 
     exchange.done = done
 

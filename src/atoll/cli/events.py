@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import click
 import msgspec
 
-from atoll.cli.output import json_option, print_json, print_table, printable, since
+from atoll.cli.options import Moment
+from atoll.cli.output import json_option, print_json, print_table, printable
+from atoll.cli.output import since as ago
 from atoll.client import Events, Webhooks
 from atoll.wire.public import EventView
 
@@ -18,6 +21,8 @@ from atoll.wire.public import EventView
 @click.option("--target", help="Only about this, such as the id of a sandbox.")
 @click.option("--actor", help="Only by this key, by its id.")
 @click.option("--result", help="Only with this result: ok, or the code of an error.")
+@click.option("--since", type=Moment(), help="From this moment on, in UTC, or the last 2h.")
+@click.option("--until", type=Moment(), help="Up to this moment.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
 @click.option("--all-tenants", is_flag=True, help="Of all tenants; for the operator.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, for programs.")
@@ -27,22 +32,30 @@ def events(
     target: str | None,
     actor: str | None,
     result: str | None,
+    since: datetime | None,
+    until: datetime | None,
     limit: int,
     all_tenants: bool,
     as_json: bool,
 ) -> None:
     """Show who did what to what, from where, with which result."""
-    last = 0
-    for event in Events.list(
-        actions=action, target=target, actor=actor, result=result, limit=limit, all_tenants=all_tenants
-    ):
-        _print(event, as_json)
-        last = event.number
-    if not follow:
-        return
-    for event in Events.follow(
-        after=last or None, actions=action, target=target, actor=actor, result=result, all_tenants=all_tenants
-    ):
+    if follow and (since or until):
+        raise click.UsageError("--follow goes on from now; --since and --until are for what has been")
+    found: Iterable[EventView] = (
+        Events.follow(last=limit, actions=action, target=target, actor=actor, result=result, all_tenants=all_tenants)
+        if follow
+        else Events.list(
+            actions=action,
+            target=target,
+            actor=actor,
+            result=result,
+            since=since,
+            until=until,
+            limit=limit,
+            all_tenants=all_tenants,
+        )
+    )
+    for event in found:
         _print(event, as_json)
 
 
@@ -95,7 +108,7 @@ def deliveries(webhook_id: str, as_json: bool) -> None:
         return
     now = datetime.now(UTC)
     rows = [
-        (one.action or "-", one.target, one.state, str(one.attempts), since(one.updated_at, now), one.error)
+        (one.action or "-", one.target, one.state, str(one.attempts), ago(one.updated_at, now), one.error)
         for one in found
     ]
     print_table(("ACTION", "TARGET", "STATE", "ATTEMPTS", "AGE", "ERROR"), rows)

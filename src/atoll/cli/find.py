@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from atoll.client import Sandbox
 from atoll.model.errors import Conflict, NotFound
 from atoll.model.ids import SANDBOX, is_id
+from atoll.model.lifecycle import LIVE
 
 PART_CHARS_MIN = 4  # fewer match by accident
 
@@ -35,7 +36,7 @@ def find(text: str) -> Sandbox:
         missing = NotFound(
             f"no sandbox {text!r}", code="sandbox_not_found", hint="`atoll sandbox ls --all` shows what there is."
         )
-    found = match(text, (view.id for view in Sandbox.list(state="running")))
+    found = match(text, (view.id for view in Sandbox.list(state=sorted(LIVE))))
     found = found or match(text, (view.id for view in Sandbox.list()))
     if found is None:
         raise missing

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import click
 import msgspec
 
-from atoll.cli.options import Seconds, quota_options
-from atoll.cli.output import json_option, print_json, print_table, since
+from atoll.cli.options import Seconds, key_quota_options
+from atoll.cli.output import json_option, print_json, print_table, quota_words, since, until
 from atoll.client import Keys, QuotaBody
 from atoll.wire.public import KeyView
 
@@ -32,7 +32,7 @@ def key() -> None:
 @click.option("--member", help="The member that it belongs to.")
 @click.option("--expires", "expires_in_s", type=Seconds(), help="Until it opens nothing any more [never].")
 @tenant_option
-@quota_options
+@key_quota_options
 @json_option
 def create(
     name: str,
@@ -69,11 +69,8 @@ def ls(tenant: str | None, every: bool, as_json: bool) -> None:
     if as_json:
         print_json([msgspec.to_builtins(view) for view in views])
         return
-    rows = [
-        (view.id, view.name, ",".join(view.scopes), _state(view, now), since(view.created_at, now), _used(view, now))
-        for view in views
-    ]
-    print_table(("ID", "NAME", "SCOPES", "STATE", "AGE", "LAST USED"), rows)
+    rows = [_row(view, now) for view in views]
+    print_table(("ID", "NAME", "SCOPES", "STATE", "AGE", "ENDS IN", "LAST USED", "QUOTA"), rows)
 
 
 @key.command()
@@ -82,6 +79,19 @@ def ls(tenant: str | None, every: bool, as_json: bool) -> None:
 def revoke(key_id: str, tenant: str | None) -> None:
     """Have a key open nothing from now on."""
     click.echo(Keys.revoke(key_id, tenant=tenant).id)
+
+
+def _row(view: KeyView, now: datetime) -> tuple[str, ...]:
+    return (
+        view.id,
+        view.name,
+        ",".join(view.scopes),
+        _state(view, now),
+        since(view.created_at, now),
+        until(view.expires_at, now),
+        _used(view, now),
+        quota_words(view.quota),
+    )
 
 
 def _state(view: KeyView, now: datetime) -> str:

@@ -18,6 +18,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "snapshot": ("atoll.cli.snapshot:snapshot", "List, look at and delete snapshots."),
     "volume": ("atoll.cli.volume:volume", "Make, fill, list and delete disks that outlive sandboxes."),
     "shell": ("atoll.cli.shell:shell", "Open a terminal in a sandbox."),
+    "process": ("atoll.cli.process:process", "Start, list, read and signal processes in a sandbox."),
+    "file": ("atoll.cli.file:file", "Look at the files of a sandbox, search and watch them, hand out addresses."),
     "port": ("atoll.cli.port:port", "Show and change who may reach the servers inside a sandbox."),
     "forward": ("atoll.cli.forward:forward", "Make a port of a sandbox a port of this machine."),
     "env": ("atoll.cli.env:env", "Print the variables that send another vendor's SDK here."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
 
 import click
@@ -44,6 +45,47 @@ class Seconds(click.ParamType[float]):
         return seconds
 
 
+class Inside(click.Command):
+    """[OPTIONS] ID [OPTIONS] [COMMAND...]: options stand before or after ID; what follows COMMAND is the command's."""
+
+    ignore_unknown_options = True
+    allow_interspersed_args = False
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        where = self._first_word(ctx, args)
+        if where is not None and args[where + 1 : where + 2] != ["--"]:
+            identity, others = args[where], args[:where] + args[where + 1 :]
+            word = self._first_word(ctx, others)
+            args = [*others[:word], identity, *others[word:]] if word is not None else [*others, identity]
+        return super().parse_args(ctx, args)
+
+    def _first_word(self, ctx: click.Context, args: list[str]) -> int | None:
+        """Where the options end, as the parser sees it."""
+        found, _, _ = self.make_parser(ctx).parse_args(list(args))
+        if not isinstance(found.get("identity"), str):
+            return None
+        command = found.get("command")
+        return len(args) - 1 - (len(command) if isinstance(command, tuple) else 0)
+
+
+class Moment(click.ParamType[datetime]):
+    """A moment in UTC, or how long ago: 2026-05-31, 2026-05-31T12:00:00, 90m, 2h, 1d."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        text = str(value).strip()
+        try:
+            if text[-1:].lower() in Seconds.units:
+                return datetime.now(UTC) - timedelta(seconds=Seconds().convert(text, param, ctx))
+            moment = datetime.fromisoformat(text)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is not a moment; write 2026-05-31, 2026-05-31T12:00:00, or 2h for so long ago")
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
 def env_option(command: Command) -> Command:
     return click.option("--env", "-e", multiple=True, type=Pairs(), help="A variable; may be given again.")(command)
 
@@ -55,25 +97,44 @@ _QUOTA = {
     "disk-bytes": (int, "Disk of all sandboxes together."),
     "creates-per-minute": (int, "Creates in any minute."),
     "requests-per-second": (float, "Requests, of any kind."),
+}
+
+_BUDGET = {
     "budget-s": (float, "Seconds that its sandboxes may run in a month."),
     "budget-money": (float, "What its sandboxes may cost in a month."),
 }
 
 
-def quota_options(command: Command) -> Command:
-    """What a tenant or a key may have; the command gets it as one `quota`."""
+def tenant_quota_options(command: Command) -> Command:
+    """What a tenant may have; the command gets it as one `quota`."""
+    return _quota_options(command, {**_QUOTA, **_BUDGET})
+
+
+def key_quota_options(command: Command) -> Command:
+    """The same for a key, which has no budget."""
+    return _quota_options(command, _QUOTA)
+
+
+def _quota_options(command: Command, quotas: dict[str, tuple[type, str]]) -> Command:
     from atoll.wire.public import QuotaBody
 
-    names = {name: name.replace("-", "_") for name in _QUOTA}
+    names = {name: name.replace("-", "_") for name in quotas}
 
     @functools.wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
         values = {field: options.pop(field) for field in names.values()}
         return command(*arguments, quota=QuotaBody(**values), **options)
 
-    for name, (kind, text) in reversed(_QUOTA.items()):
+    for name, (kind, text) in reversed(quotas.items()):
         click.option(f"--{name}", names[name], type=kind, help=text)(wrapped)
     return cast(Command, wrapped)
+
+
+def network_options(command: Command) -> Command:
+    """What a new sandbox may reach and which secrets it gets."""
+    secret = click.option("--secret", "secrets", multiple=True, metavar="NAME", help="A secret that it gets.")
+    allow = click.option("--allow", multiple=True, metavar="RULE", help="A host that it may reach; again for more.")
+    return allow(secret(command))
 
 
 def creation_options(command: Command) -> Command:

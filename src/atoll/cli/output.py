@@ -10,8 +10,10 @@ from datetime import datetime
 from typing import Any
 
 import click
+import msgspec
 
 from atoll.model.errors import AtollError
+from atoll.wire.public import QuotaView
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
@@ -80,8 +82,16 @@ def duration(seconds: float) -> str:
     return f"{sign}{days}d{hours % 24:02d}h"
 
 
+def quota_words(quota: QuotaView) -> str:
+    """What somebody may have, without what has no limit."""
+    given = {name: value for name, value in msgspec.structs.asdict(quota).items() if value is not None}
+    words = {name: amount(value) if name.endswith("_bytes") else f"{value:g}" for name, value in given.items()}
+    return " ".join(f"{name.removesuffix('_bytes')}={text}" for name, text in words.items()) or "none"
+
+
 def since(moment: datetime | None, now: datetime) -> str:
-    return "-" if moment is None else duration((now - moment).total_seconds())
+    """How long ago; a clock that differs a little from the server's makes no time before it began."""
+    return "-" if moment is None else duration(max(0.0, (now - moment).total_seconds()))
 
 
 def until(moment: datetime | None, now: datetime) -> str:

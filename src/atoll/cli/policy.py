@@ -38,9 +38,11 @@ def show(identity: str, as_json: bool) -> None:
 )
 @click.option("--deny", "-d", multiple=True, metavar="RULE", help="The same, and it wins.")
 @click.option("--ask/--no-ask", default=None, help="Whether what no rule names waits for a person.")
+@click.option("--ask-s", type=click.FloatRange(1), help="Seconds that it waits; no word by then is a refusal.")
 @click.option("--inspect/--no-inspect", default=None, help="Whether all TLS ends at the proxy.")
 @click.option("--bytes-max", type=click.IntRange(0), help="Bytes in all, both ways.")
 @click.option("--rate", "rate_bytes_per_s", type=click.IntRange(1), help="Bytes a second, both ways.")
+@click.option("--connections-max", type=click.IntRange(1), help="Connections at once.")
 @click.option("--file", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A policy in JSON.")
 @json_option
 def set_(identity: str, file: Path | None, as_json: bool, **options: Any) -> None:
@@ -51,7 +53,7 @@ def set_(identity: str, file: Path | None, as_json: bool, **options: Any) -> Non
         atoll policy set ID --mode public --deny 10.0.0.0/8
     """
     given = {name: _listed(value) for name, value in options.items() if value not in (None, ())}
-    fields = msgspec.json.decode(file.read_bytes()) if file is not None else {}
+    fields = _fields(file) if file is not None else {}
     with _found(identity) as found:
         _print_policy(found.network.set_policy({**fields, **given}), as_json)
 
@@ -117,6 +119,26 @@ def answer(identity: str, ask: str, word: str) -> None:
     click.echo(f"{answered.host}:{answered.port} {word}")
 
 
+@policy.command("secrets")
+@click.argument("identity", metavar="ID")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--none", is_flag=True, help="It has no secret from now on.")
+@json_option
+def secrets_(identity: str, names: tuple[str, ...], none: bool, as_json: bool) -> None:
+    """Show which secrets a sandbox has, or replace them.
+
+    What it loses it loses at once. Programs that are started from now on see the placeholders of those that are new.
+    """
+    if names and none:
+        raise click.UsageError("--none goes with no name")
+    with _found(identity) as found:
+        view = found.network.set_secrets(names) if names or none else found.network.policy()
+    if as_json:
+        print_json(view.secrets)
+    else:
+        print_table(("SECRET",), [(name,) for name in view.secrets])
+
+
 @policy.command()
 @json_option
 def hosts(as_json: bool) -> None:
@@ -149,6 +171,13 @@ def _found(identity: str) -> _Found:
     return _Found(identity)
 
 
+def _fields(file: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise click.UsageError(f"{file} is not a policy in JSON: {error}") from None
+
+
 def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
@@ -158,11 +187,15 @@ def _print_policy(view: PolicyView, as_json: bool) -> None:
     if as_json:
         print_json(fields)
         return
+    enforced = fields.pop("enforced")
     default = msgspec.to_builtins(PolicyBody())
     for name, value in fields.items():
         if name in ("mode", "allow", "deny") or value not in (None, False, [], {}, default.get(name)):
             shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
             click.echo(f"{name.ljust(16)}  {shown or '-'}")
+    for name in ("allow", "deny"):
+        if enforced[name]:
+            click.echo(f"{f'enforced {name}'.ljust(16)}  {', '.join(enforced[name])}")
 
 
 def _row(event: NetworkEventView) -> tuple[str, ...]:

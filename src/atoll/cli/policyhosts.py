@@ -14,8 +14,11 @@ _WEB_PORTS = ("", "80", "443")
 
 def proposed(home: Path, etc: Path, folder: Path, environment: Mapping[str, str]) -> dict[str, list[str]]:
     """Lists by name: packages (pip, npm, apt) and git."""
+    variables = {name.upper(): value for name, value in environment.items()}  # npm takes them in any case
+    named = ("PIP_CONFIG_FILE", "NPM_CONFIG_USERCONFIG", "NPM_CONFIG_GLOBALCONFIG")
     packages = _texts(
         [
+            *(Path(variables[name]) for name in named if variables.get(name)),
             *(etc / "pip.conf", home / ".config/pip/pip.conf", home / ".pip/pip.conf"),
             *(etc / "npmrc", home / ".npmrc", folder / ".npmrc"),
             etc / "apt/sources.list",
@@ -23,7 +26,7 @@ def proposed(home: Path, etc: Path, folder: Path, environment: Mapping[str, str]
             *sorted((etc / "apt/sources.list.d").glob("*.sources")),
         ]
     )
-    packages += [environment.get(name, "") for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "NPM_CONFIG_REGISTRY")]
+    packages += [variables.get(name, "") for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "NPM_CONFIG_REGISTRY")]
     git = _texts([etc / "gitconfig", home / ".gitconfig", home / ".config/git/config", folder / ".git/config"])
     return {"packages": hosts_in(packages), "git": hosts_in(git, ssh=True)}
 

@@ -8,10 +8,11 @@ import click
 import msgspec
 
 from atoll.cli.find import find
-from atoll.cli.output import json_option, print_json, print_table
+from atoll.cli.options import Seconds
+from atoll.cli.output import json_option, print_json, print_table, printable
 from atoll.model import limits
 from atoll.model.port import port_parse
-from atoll.wire.public import PortAccessView
+from atoll.wire.public import PortAccessView, PortClosed, PortOpened
 
 
 @click.group()
@@ -30,6 +31,30 @@ def list_(identity: str, as_json: bool) -> None:
         print_json(msgspec.to_builtins(listening))
         return
     print_table(("PORT", "ADDRESS", "PROCESS"), [(str(one.port), one.address, one.process or "") for one in listening])
+
+
+@port.command()
+@click.argument("identity", metavar="ID")
+@click.argument("number", metavar="PORT")
+@click.option("--timeout", "timeout_s", type=Seconds(), default="30s", show_default=True, help="How long to wait.")
+def wait(identity: str, number: str, timeout_s: float) -> None:
+    """Wait until something listens on a port."""
+    with closing(find(identity)) as found:
+        found.ports.wait(port_parse(number), timeout_s=timeout_s)
+
+
+@port.command()
+@click.argument("identity", metavar="ID")
+def watch(identity: str) -> None:
+    """Print each port that opens or closes, until Ctrl-C; first those that are open."""
+    with closing(find(identity)) as found:
+        for event in found.ports.watch():
+            if isinstance(event, PortClosed):
+                click.echo(f"closed {event.port} {printable(event.address)}")
+                continue
+            word, opened = ("opened", [event.port]) if isinstance(event, PortOpened) else ("open", event.items)
+            for one in opened:
+                click.echo(f"{word} {one.port} {printable(one.address)} {printable(one.process or '')}".rstrip())
 
 
 @port.command()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from atoll.cli.options import Seconds, creation_options, env_option
+from atoll.cli.options import Seconds, creation_options, env_option, network_options
 from atoll.cli.output import printable
 from atoll.cli.stream import stdin_is_given
 from atoll.client import (
@@ -37,6 +37,7 @@ _SPARE_S = 60  # the sandbox outlives its code, so that the code's own end is th
 @click.option("--save", type=click.Path(file_okay=False, path_type=Path), help="Directory for pictures; default: here.")
 @click.option("--keep", is_flag=True, help="Leave the sandbox running, and say its id.")
 @env_option
+@network_options
 @creation_options
 def run(
     code: str,
@@ -47,6 +48,8 @@ def run(
     save: Path | None,
     keep: bool,
     env: tuple[tuple[str, str], ...],
+    allow: tuple[str, ...],
+    secrets: tuple[str, ...],
     template: str,
     cpu: float | None,
     memory: str | None,
@@ -61,6 +64,7 @@ def run(
         atoll run script.py --env A=1
         echo 'print(1)' | atoll run -
         atoll run --rm -l bash 'uname -a'
+        atoll run fetch.py --allow api.example.org --secret API_TOKEN
     """
     script = local_file(code)
     language = language or (_LANGUAGES.get(script.suffix.lower(), "python") if script else "python")
@@ -70,8 +74,8 @@ def run(
     text = with_arguments(script.read_text() if script else code, language, script.name if script else "", arguments)
     shown = Shown(save or Path())
     if rm:
-        if keep or disk:
-            raise click.UsageError("--rm goes with neither --keep nor --disk")
+        if keep or disk or allow or secrets:
+            raise click.UsageError("--rm does not go with --keep, --disk, --allow or --secret")
         done = evaluate(
             text,
             language=language,
@@ -87,7 +91,16 @@ def run(
         for result in done.results:
             shown.result(result)
         return shown.end(done.error, done.status, done.exit_code)
-    sandbox = Sandbox.create(template, env=dict(env), cpu=cpu, memory=memory, disk=disk, timeout_s=timeout_s + _SPARE_S)
+    sandbox = Sandbox.create(
+        template,
+        env=dict(env),
+        policy=allow or None,
+        secrets=secrets,
+        cpu=cpu,
+        memory=memory,
+        disk=disk,
+        timeout_s=timeout_s + _SPARE_S,
+    )
     try:
         running = sandbox.code.start(text, language=language, timeout_s=timeout_s, stdin=stdin)
         ended = follow(running, shown)

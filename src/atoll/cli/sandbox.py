@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 import msgspec
@@ -11,13 +12,13 @@ import msgspec
 from atoll.cli import states
 from atoll.cli.copy import cp
 from atoll.cli.find import find
-from atoll.cli.options import Pairs, Seconds, creation_options, env_option
+from atoll.cli.options import Inside, Moment, Pairs, Seconds, creation_options, env_option, network_options
 from atoll.cli.output import amount, complain, json_option, print_json, print_table, since, until
 from atoll.cli.stream import follow, stdin_is_given
 from atoll.cli.top import top
 from atoll.client import Sandbox, SandboxView
 from atoll.model.errors import AtollError, NotFound
-from atoll.model.lifecycle import LIVE
+from atoll.model.lifecycle import LIVE, State
 from atoll.model.sandbox import DeadlineAction
 
 
@@ -36,6 +37,8 @@ for state_command in states.COMMANDS:
 
 @sandbox.command()
 @click.option("--name", help="A name of your choice; unique among those that live.")
+@click.option("--id", "external_id", metavar="ID", help="An id of your choice; it is found by that for ever.")
+@click.option("--idempotency-key", metavar="KEY", help="The same key again gives back the same sandbox.")
 @click.option("--metadata", "-m", multiple=True, type=Pairs(), help="A label; may be given again.")
 @click.option("--timeout", "timeout_s", type=Seconds(), default="300", show_default=True, help="Its deadline.")
 @click.option(
@@ -49,13 +52,15 @@ for state_command in states.COMMANDS:
     "--on-budget", type=click.Choice([action.value for action in DeadlineAction]), default="kill", show_default=True
 )
 @click.option("--volume", "volumes", multiple=True, type=Pairs(), metavar="PATH=NAME[:ro]", help="Mount a volume.")
-@click.option("--allow", multiple=True, metavar="RULE", help="A host that it may reach; again for more.")
-@click.option("--secret", "secrets", multiple=True, metavar="NAME", help="A secret that it gets; again for more.")
+@network_options
+@click.option("--pids", type=int, help="Processes and threads that it may have.")
 @env_option
 @creation_options
 @json_option
 def create(
     name: str | None,
+    external_id: str | None,
+    idempotency_key: str | None,
     metadata: tuple[tuple[str, str], ...],
     timeout_s: float,
     on_deadline: str,
@@ -72,17 +77,21 @@ def create(
     cpu: float | None,
     memory: str | None,
     disk: str | None,
+    pids: int | None,
     as_json: bool,
 ) -> None:
     """Create a sandbox and print its id."""
     made = Sandbox.create(
         template,
         name=name,
+        external_id=external_id,
+        idempotency_key=idempotency_key,
         metadata=dict(metadata),
         env=dict(env),
         cpu=cpu,
         memory=memory,
         disk=disk,
+        pids=pids,
         timeout_s=timeout_s,
         on_deadline=on_deadline,
         idle_timeout_s=idle_timeout_s,
@@ -103,26 +112,42 @@ def create(
 
 @sandbox.command()
 @click.option("--all", "-a", "also_ended", is_flag=True, help="Also those that have ended.")
-@click.option("--state", help="Only those in this state.")
+@click.option(
+    "--state", multiple=True, type=click.Choice([one.value for one in State]), help="Only those; again for more."
+)
+@click.option("--name", help="Only those with this name.")
 @click.option("--template", "-t", help="Only those of this template.")
 @click.option("--metadata", "-m", multiple=True, type=Pairs(), help="Only those with this label.")
+@click.option("--since", "after", type=Moment(), help="Only those created since then: 2026-05-31, or 2h ago.")
+@click.option("--until", "before", type=Moment(), help="Only those created before.")
+@click.option("--count", is_flag=True, help="Only say how many there are.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
 @json_option
 def ls(
     also_ended: bool,
-    state: str | None,
+    state: tuple[str, ...],
+    name: str | None,
     template: str | None,
     metadata: tuple[tuple[str, str], ...],
+    after: datetime | None,
+    before: datetime | None,
+    count: bool,
     limit: int,
     as_json: bool,
 ) -> None:
     """List sandboxes, newest first."""
-    views: list[SandboxView] = []
-    for view in Sandbox.list(state=state, template=template, metadata=dict(metadata)):
-        if also_ended or state is not None or view.state in LIVE:
-            views.append(view)
-        if len(views) >= limit:
-            break
+    wanted: dict[str, Any] = {
+        "state": state or (None if also_ended else sorted(LIVE)),
+        "name": name,
+        "template": template,
+        "metadata": dict(metadata),
+        "created_after": after,
+        "created_before": before,
+    }
+    if count:
+        click.echo(Sandbox.count(**wanted))
+        return
+    views = list(Sandbox.list(**wanted, limit=limit))
     if as_json:
         print_json([msgspec.to_builtins(view) for view in views])
         return
@@ -134,7 +159,7 @@ def _row(view: SandboxView, now: datetime) -> tuple[str, ...]:
     lives = view.state in LIVE
     why = view.sleep_reason if lives else view.end_reason
     state = f"{view.state} ({why})" if why else view.state
-    ends = until(view.deadline_at, now) if lives else "-"
+    ends = until(view.deadline_at, now) if lives and not _sleeps_on(view, now) else "-"
     return view.id, view.name or "-", view.template, state, since(view.created_at, now), ends
 
 
@@ -160,6 +185,7 @@ def _details(view: SandboxView, now: datetime) -> list[tuple[str, str]]:
     rows = [
         ("id", view.id),
         ("name", view.name or "-"),
+        *([("your id", view.external_id)] if view.external_id else []),
         ("template", view.template),
         ("state", f"{view.state} ({view.sleep_reason})" if view.sleep_reason else view.state),
         ("cpu", f"{limits.cpu:g}"),
@@ -168,8 +194,9 @@ def _details(view: SandboxView, now: datetime) -> list[tuple[str, str]]:
         ("processes", str(limits.pids)),
         ("created", f"{view.created_at:%Y-%m-%d %H:%M:%S} UTC ({since(view.created_at, now)} ago)"),
     ]
-    if view.state in LIVE:
-        rows.append(("deadline", f"{view.deadline_at:%Y-%m-%d %H:%M:%S} UTC (in {until(view.deadline_at, now)})"))
+    rows += _times(view, now) if view.state in LIVE else []
+    rows += [("snapshot", view.snapshot_id)] if view.snapshot_id else []
+    rows += [(f"volume {one.path}", f"{one.volume}{', read-only' * one.read_only}") for one in view.volumes]
     for what, value in (("seconds", view.budget_s), ("money", view.budget_money)):
         if value is not None:
             rows.append((f"budget {what}", f"{value:g}, then {view.on_budget}"))
@@ -177,6 +204,24 @@ def _details(view: SandboxView, now: datetime) -> list[tuple[str, str]]:
         rows.append(("ended", f"{view.ended_at:%Y-%m-%d %H:%M:%S} UTC ({since(view.ended_at, now)} ago)"))
         rows.append(("reason", " ".join(filter(None, (view.end_reason, view.end_detail)))))
     return rows + [(f"metadata {key}", value) for key, value in sorted(view.metadata.items())]
+
+
+def _sleeps_on(view: SandboxView, now: datetime) -> bool:
+    """Whether no deadline holds: it is paused, or was put to sleep at its deadline."""
+    return view.state == "paused" or (view.state == "standby" and view.deadline_at <= now)
+
+
+def _times(view: SandboxView, now: datetime) -> list[tuple[str, str]]:
+    """When it will be stopped, how, and whether it wakes by itself."""
+    when = f"{view.deadline_at:%Y-%m-%d %H:%M:%S} UTC (in {until(view.deadline_at, now)})"
+    if _sleeps_on(view, now):
+        when = "none while it sleeps"
+    rows = [("deadline", f"{when}, then {view.on_deadline}")]
+    if view.idle_timeout_s is not None:
+        rows.append(("idle", f"{view.on_deadline} after {view.idle_timeout_s:g} s without call, output or traffic"))
+    if view.auto_resume:
+        rows.append(("wakes", "from a pause by any call"))
+    return rows
 
 
 @sandbox.command()
@@ -195,6 +240,19 @@ def budget(identity: str, seconds: float | None, money: float | None, on_budget:
         found.close()
 
 
+@sandbox.command()
+@click.argument("identity", metavar="ID")
+@click.argument("duration_s", metavar="DURATION", type=Seconds())
+def timeout(identity: str, duration_s: float) -> None:
+    """Move the deadline of a sandbox, later or earlier: it is so long from now on."""
+    found = find(identity)
+    try:
+        view = found.set_timeout(duration_s)
+        click.echo(f"{view.deadline_at:%Y-%m-%d %H:%M:%S} UTC")
+    finally:
+        found.close()
+
+
 @sandbox.command("start-log")
 @click.argument("identity", metavar="ID")
 def start_log(identity: str) -> None:
@@ -206,7 +264,7 @@ def start_log(identity: str) -> None:
         found.close()
 
 
-@sandbox.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@sandbox.command("exec", cls=Inside)
 @click.argument("identity", metavar="ID")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--cwd", help="The folder to run in.")
@@ -223,8 +281,8 @@ def exec_(
 ) -> int:
     """Run a command in a sandbox, with its output and exit code here.
 
-    One word is a line for the shell; several are a program and its arguments. Options come before ID. Ctrl-C goes to
-    the command.
+    One word is a line for the shell; several are a program and its arguments. Options come before the command. Ctrl-C
+    goes to the command.
 
     \b
         atoll sandbox exec ID 'ls | wc -l'
@@ -258,7 +316,7 @@ def kill(identities: tuple[str, ...], every: bool, as_json: bool) -> int:
     """Kill sandboxes, and all that is in them."""
     if every == bool(identities):
         raise click.UsageError("name the sandboxes, or say --all")
-    wanted = [view.id for view in Sandbox.list() if view.state in LIVE] if every else list(identities)
+    wanted = [view.id for view in Sandbox.list(state=sorted(LIVE))] if every else list(identities)
     killed: list[str] = []
     failures = 0
     for identity in wanted:

@@ -16,7 +16,7 @@ import anyio.abc
 import click
 
 from atoll.cli.find import find
-from atoll.cli.options import env_option
+from atoll.cli.options import Inside, env_option
 from atoll.client import AsyncSandbox, AsyncTerminal
 from atoll.model.errors import ConnectionFailed, InvalidArgument
 
@@ -24,7 +24,7 @@ _LEAVE = b"~."  # after Enter, as people know it from ssh
 _KEYS_BYTES_MAX = 65536
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(cls=Inside)
 @click.argument("identity", metavar="ID")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--attach", "attach", metavar="TERMINAL", help="One that is there: its id, its pid, or tag:NAME.")
@@ -47,7 +47,7 @@ def shell(
 
     \b
         atoll shell ID
-        atoll shell ID vim notes.txt
+        atoll shell ID vi notes.txt
         atoll shell ID --attach tag:build
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -11,6 +11,8 @@ from atoll.cli.find import find
 from atoll.cli.output import amount, json_option, print_json, print_table, printable, since, until
 from atoll.client import Snapshot, SnapshotView
 from atoll.model import ids
+from atoll.model.errors import NotFound
+from atoll.wire.public import SnapshotDiff
 
 
 @click.group()
@@ -21,16 +23,24 @@ def snapshot() -> None:
 @snapshot.command()
 @click.option("--sandbox", help="Only those of this sandbox.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@click.option("--space", is_flag=True, help="Also what each has alone and what it shares; takes seconds.")
 @json_option
-def ls(sandbox: str | None, limit: int, as_json: bool) -> None:
+def ls(sandbox: str | None, limit: int, space: bool, as_json: bool) -> None:
     """List snapshots, newest first, with the space that they take."""
     views = list(Snapshot.list(sandbox=sandbox, limit=limit))
+    spaces = [Snapshot.space(view) for view in views] if space else []
     if as_json:
-        print_json([msgspec.to_builtins(view) for view in views])
+        more = [msgspec.to_builtins(one) for one in spaces] or [{} for _ in views]
+        print_json([msgspec.to_builtins(view) | extra for view, extra in zip(views, more, strict=True)])
         return
     now = datetime.now(UTC)
-    headings = ("ID", "NAME", "TEMPLATE", "MEMORY", "DISK", "AGE", "EXPIRES IN")
-    print_table(headings, [_row(view, now) for view in views])
+    headings: tuple[str, ...] = ("ID", "NAME", "TEMPLATE", "MEMORY", "DISK", "AGE", "EXPIRES IN")
+    rows = [_row(view, now) for view in views]
+    if space:
+        headings += ("OWN", "SHARED")
+        own = [(amount(one.own_bytes), amount(one.shared_bytes)) for one in spaces]
+        rows = [row + more for row, more in zip(rows, own, strict=True)]
+    print_table(headings, rows)
 
 
 def _row(view: SnapshotView, now: datetime) -> tuple[str, ...]:
@@ -50,8 +60,25 @@ def _row(view: SnapshotView, now: datetime) -> tuple[str, ...]:
 @snapshot.command()
 @click.argument("reference", metavar="SNAPSHOT")
 def info(reference: str) -> None:
-    """Show all about one snapshot, as JSON."""
-    print_json(msgspec.to_builtins(Snapshot.get(reference)))
+    """Show all about one snapshot, as JSON, with the space that it has alone and that it shares."""
+    view = Snapshot.get(reference)
+    print_json(msgspec.to_builtins(view) | msgspec.to_builtins(Snapshot.space(view)))
+
+
+def _difference(reference: str, other: str) -> SnapshotDiff:
+    if ids.is_id(ids.SNAPSHOT, other):
+        return Snapshot.diff(reference, other)
+    try:
+        sandbox = find(other)
+    except NotFound as missing:
+        try:
+            return Snapshot.diff(reference, Snapshot.get(other))
+        except NotFound:
+            raise missing from None
+    try:
+        return sandbox.diff(reference)
+    finally:
+        sandbox.close()
 
 
 @snapshot.command()
@@ -59,15 +86,11 @@ def info(reference: str) -> None:
 @click.argument("other", metavar="ID")
 @json_option
 def diff(reference: str, other: str, as_json: bool) -> None:
-    """Show what changed on the disk since a snapshot: in a sandbox until now, or until a later snapshot (by its id)."""
-    if ids.is_id(ids.SNAPSHOT, other):
-        found = Snapshot.diff(reference, other)
-    else:
-        sandbox = find(other)
-        try:
-            found = sandbox.diff(reference)
-        finally:
-            sandbox.close()
+    """Show what changed on the disk since a snapshot: in a sandbox until now, or until a later snapshot.
+
+    A name is that of a sandbox if there is one, else of a snapshot.
+    """
+    found = _difference(reference, other)
     if as_json:
         print_json(msgspec.to_builtins(found))
         return

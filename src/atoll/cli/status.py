@@ -27,7 +27,11 @@ def status(as_json: bool) -> None:
 def _lines(view: StatusView) -> list[tuple[str, str]]:
     node = view.node
     counts = ", ".join(f"{count} {state}" for state, count in view.sandboxes.items() if count) or "none"
-    warm = ", ".join(f"{name}: {one.live} live, {one.shells} shells" for name, one in node.warm.items()) or "off"
+    ready = (
+        f"{name}: {one.live} live, {one.shells} {'shell' if one.shells == 1 else 'shells'}"
+        for name, one in node.warm.items()
+    )
+    warm = ("; ".join(ready) or "empty") + f" (at most {node.warm_max} each)" if node.warm_max else "off"
     return [
         ("server", view.version),
         ("tenant", f"{view.tenant} ({', '.join(view.scopes)})"),

@@ -34,7 +34,7 @@ def follow(process: Process, *, feed_stdin: bool = False) -> int:
     while True:
         try:
             for event in process:
-                _show(event)
+                show(event)
                 if isinstance(event, ProcessExited):
                     return _exit_code(event)
             return process.exit_code or 0
@@ -45,7 +45,7 @@ def follow(process: Process, *, feed_stdin: bool = False) -> int:
                 process.signal("INT" if interrupts == 1 else "KILL")
 
 
-def _show(event: Output | ProcessDropped | ProcessExited) -> None:
+def show(event: Output | ProcessDropped | ProcessExited) -> None:
     if isinstance(event, Output):
         stream = sys.stdout if event.stream == "stdout" else sys.stderr
         stream.buffer.write(event.data)

@@ -8,10 +8,10 @@ import click
 import msgspec
 
 from atoll.cli.key import tenant_option
-from atoll.cli.options import quota_options
-from atoll.cli.output import json_option, print_json, print_table, since
+from atoll.cli.options import tenant_quota_options
+from atoll.cli.output import amount, json_option, print_json, print_table, quota_words, since
 from atoll.client import QuotaBody, Tenants
-from atoll.wire.public import QuotaView, TenantView
+from atoll.wire.public import TenantView
 
 
 @click.group()
@@ -21,7 +21,7 @@ def tenant() -> None:
 
 @tenant.command()
 @click.argument("name")
-@quota_options
+@tenant_quota_options
 @json_option
 def create(name: str, quota: QuotaBody, as_json: bool) -> None:
     """Make a tenant. Then make its first key: atoll key create NAME --scope admin --tenant TENANT"""
@@ -37,7 +37,7 @@ def ls(as_json: bool) -> None:
         print_json([msgspec.to_builtins(view) for view in views])
         return
     now = datetime.now(UTC)
-    print_table(("NAME", "AGE", "QUOTA"), [(v.name, since(v.created_at, now), _quota(v.quota)) for v in views])
+    print_table(("NAME", "AGE", "QUOTA"), [(v.name, since(v.created_at, now), quota_words(v.quota)) for v in views])
 
 
 @tenant.command()
@@ -50,7 +50,7 @@ def info(name: str, as_json: bool) -> None:
 
 @tenant.command()
 @click.argument("name")
-@quota_options
+@tenant_quota_options
 @json_option
 def quota(name: str, quota: QuotaBody, as_json: bool) -> None:
     """Say what a tenant may have; what is not given has no limit."""
@@ -101,11 +101,7 @@ def _show(view: TenantView, as_json: bool) -> None:
         return
     held = view.holding
     click.echo(f"name   {view.name}")
-    click.echo(f"quota  {_quota(view.quota)}")
+    click.echo(f"quota  {quota_words(view.quota)}")
     if held is not None:
-        click.echo(f"has    {held.sandboxes} sandboxes, {held.cpu:g} cores, {held.memory_bytes} bytes of memory")
-
-
-def _quota(view: QuotaView) -> str:
-    given = {name: value for name, value in msgspec.structs.asdict(view).items() if value is not None}
-    return " ".join(f"{name}={value:g}" for name, value in given.items()) or "none"
+        parts = f"{held.cpu:g} cores, {amount(held.memory_bytes)} of memory, {amount(held.disk_bytes)} of disk"
+        click.echo(f"has    {held.sandboxes} sandboxes, {parts}")

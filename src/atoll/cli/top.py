@@ -62,7 +62,8 @@ def screen(
 ) -> list[str]:
     """What is shown: totals, and processes by the CPU they took since the look before, then by memory."""
     elapsed_s = max(0.001, (now.at - before.at).total_seconds())
-    rates = {usage.pid: max(0.0, usage.cpu_s - used.get(usage.pid, usage.cpu_s)) / elapsed_s for usage in usages}
+    rates = {usage.pid: max(0.0, usage.cpu_s - used.get(usage.pid, 0.0)) / elapsed_s for usage in usages}
+    busy = max(0.0, now.cpu_s - before.cpu_s) / elapsed_s
     ordered = sorted(usages, key=lambda usage: (-rates[usage.pid], -usage.memory_bytes))
     taken_bytes = now.memory_total_bytes - now.memory_available_bytes
     disk_bytes = now.disk_total_bytes - now.disk_available_bytes
@@ -82,7 +83,7 @@ def screen(
     ]
     return [
         f"{printable(name)}  {now.at:%H:%M:%S} UTC  {now.processes} processes, {now.threads} threads",
-        f"cpu {sum(rates.values()) * 100:.0f}% of {now.cpu_count} cores  memory {amount(taken_bytes)} of "
+        f"cpu {busy * 100:.0f}% of {now.cpu_count} cores  memory {amount(taken_bytes)} of "
         f"{amount(now.memory_total_bytes)}  disk {amount(disk_bytes)} of {amount(now.disk_total_bytes)}",
         f"network {amount(max(0, int(received)))}/s in, {amount(max(0, int(sent)))}/s out"
         + (f"  ended for memory: {now.oom_kills}" if now.oom_kills else ""),

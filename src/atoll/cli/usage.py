@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import csv
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 
 import click
 import msgspec
 
-from atoll.cli.options import Pairs
+from atoll.cli.options import Moment, Pairs
 from atoll.cli.output import amount, duration, json_option, print_json, print_table
 from atoll.client import Usage
 from atoll.wire.public import UsageReport, UsageView
 
 COLUMNS = ("group", "sandboxes", "wall_s", "cpu_s", "memory_gib_s", "disk_gib_s", "egress_bytes", "money")
-DATE = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])
 
 
 @click.command()
-@click.option("--by", help="day, template, sandbox, key, or label:KEY.")
-@click.option("--since", type=DATE, help="From this moment on, in UTC.")
-@click.option("--until", type=DATE, help="Up to this moment, in UTC.")
+@click.option("--by", help="day, template, sandbox, key, label:KEY, or tenant, which is for the operator.")
+@click.option("--since", type=Moment(), help="From this moment on, in UTC, or the last 2h.")
+@click.option("--until", type=Moment(), help="Up to this moment, in UTC.")
 @click.option("--template", "-t", help="Only of this template.")
 @click.option("--sandbox", help="Only of this sandbox, by its whole id.")
 @click.option("--metadata", "-m", multiple=True, type=Pairs(), help="Only with this label.")
@@ -42,13 +41,15 @@ def usage(
     """Sum up what has been used: time, CPU, memory, disk, traffic, and what it costs by the server's prices."""
     report = Usage.report(
         by=by,
-        since=since and since.replace(tzinfo=UTC),
-        until=until and until.replace(tzinfo=UTC),
+        since=since,
+        until=until,
         template=template,
         sandbox=sandbox,
         metadata=dict(metadata),
         tenant=tenant,
     )
+    if report.truncated:
+        click.echo("there are more groups than are shown: narrow it down with --since, -t or -m", err=True)
     if as_json:
         print_json(msgspec.to_builtins(report))
     elif as_csv:

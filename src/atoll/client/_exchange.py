@@ -62,22 +62,23 @@ Pairs = list[tuple[str, str]]
 
 
 def list_filters(
-    state: str | None,
+    state: str | Sequence[str] | None,
     template: str | None,
     name: str | None,
     metadata: Mapping[str, str] | None,
     created_after: datetime | None = None,
     created_before: datetime | None = None,
 ) -> Pairs:
-    """What a list is filtered by; metadata as one `metadata=key=value` each."""
+    """What a list is filtered by; one `state` each, and metadata as one `metadata=key=value` each."""
+    states = (state,) if isinstance(state, str) else state or ()
     given = {
-        "state": state,
         "template": template,
         "name": name,
         "created_after": moment(created_after),
         "created_before": moment(created_before),
     }
-    pairs = [(key, value) for key, value in given.items() if value is not None]
+    pairs = [("state", one) for one in states]
+    pairs += [(key, value) for key, value in given.items() if value is not None]
     return pairs + [("metadata", f"{key}={value}") for key, value in (metadata or {}).items()]
 
 

@@ -114,3 +114,47 @@ def test_help_is_quick_and_imports_no_client(atoll: Run) -> None:
     assert time.monotonic() - started_s < 2  # a loaded machine; 100 ms on a quiet one
     code = "import sys, atoll.cli.main; sys.exit(any(m in sys.modules for m in ('httpx2', 'msgspec', 'asyncio')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_list_is_narrowed_by_all_that_a_list_can_be(served: Run) -> None:
+    served("tenant", "create", "lister")
+    mine = {"ATOLL_API_KEY": served("key", "create", "first", "--tenant", "lister").stdout.strip()}
+    wishes = ("--name", "one", "--id", "run-1", "-m", "team=a", "--pids", "64")
+    first = served("sandbox", "create", *wishes, **mine).stdout.strip()
+    second = served("sandbox", "create", "-t", "base", "-m", "team=b", **mine).stdout.strip()
+    served("sandbox", "kill", second, **mine)
+
+    def ids(*filters: str) -> list[str]:
+        return [one["id"] for one in json.loads(served("sandbox", "ls", "--json", *filters, **mine).stdout)]
+
+    assert ids() == [first]
+    assert ids("--all") == [second, first]
+    assert ids("--state", "killed", "--state", "running") == [second, first]
+    assert ids("--name", "one") == ids("-m", "team=a") == [first]
+    assert ids("-a", "-t", "base") == [second]
+    assert ids("-a", "--since", "1h", "--limit", "1") == [second]
+    assert ids("-a", "--until", "1h") == ids("-a", "--since", "2100-01-01") == []
+    assert served("sandbox", "ls", "-a", "--count", **mine).stdout == "2\n"
+    assert served("sandbox", "ls", "--state", "nonsense").returncode == 2
+    assert served("sandbox", "ls", "--since", "yesterday").returncode == 2
+    lines = served("sandbox", "info", "run-1", **mine).stdout.splitlines()
+    shown = {(name, value.strip()) for name, _, value in (line.partition("  ") for line in lines)}
+    assert {("id", first), ("your id", "run-1"), ("processes", "64")} <= shown
+
+
+def test_a_deadline_is_moved(served: Run) -> None:
+    made = served("sandbox", "create", "--timeout", "60").stdout.strip()
+    moved = served("sandbox", "timeout", made, "2h")
+    assert moved.stdout.endswith(" UTC\n")
+    assert "(in 1h59m), then kill" in served("sandbox", "info", made).stdout
+    assert served("sandbox", "timeout", made, "soon").returncode == 2
+    refused = served("sandbox", "timeout", made, "90d")
+    assert (refused.returncode, "invalid_timeout" in refused.stderr) == (1, True)
+    served("sandbox", "kill", made)
+    assert "not_running" in served("sandbox", "timeout", made, "2h").stderr
+
+
+def test_a_create_is_repeated_with_its_key(served: Run) -> None:
+    first, second = (served("sandbox", "create", "--idempotency-key", "k").stdout for _ in range(2))
+    assert first == second != ""
+    assert "idempotency_conflict" in served("sandbox", "create", "--idempotency-key", "k", "--name", "x").stderr

@@ -169,7 +169,7 @@ async def page(request: Request) -> Response:
         b
         for b in reversed(BOXES.values())
         if labels.items() <= b.body.metadata.items()
-        and query.get("state", b.state) == b.state
+        and b.state in (query.getlist("state") or [b.state])
         and query.get("template", b.body.template) == b.body.template
     ]
     start, count = int(query.get("cursor", 0)), min(int(query["limit"]), 3)

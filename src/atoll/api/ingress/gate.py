@@ -17,12 +17,12 @@ from atoll.api.connection import EXTENSION, RawConnection
 from atoll.api.edge import exchange_of
 from atoll.api.errors import ClientGone
 from atoll.api.ingress import heads, tunnel
-from atoll.api.ingress.routes import Routes, Target
+from atoll.api.ingress.routes import Refusal, Routes, Target
 from atoll.api.ingress.upstream import SendStopped, Upstream
 from atoll.control.ingress import Ingress, Knock, Visit
 from atoll.model import limits
-from atoll.model.errors import GuestFailed
-from atoll.wire import porttoken
+from atoll.model.errors import AtollError, GuestFailed
+from atoll.wire import codec, porttoken
 
 ROUTE = "port"  # as metrics and log call it: ids would make a series for each sandbox
 
@@ -41,6 +41,15 @@ class Gate:
             await self._app(scope, receive, send)
             return
         exchange_of(scope).route = ROUTE
+        try:
+            await self._let_in(scope, receive, send, target)
+        except AtollError as error:
+            if target.refusal is None or exchange_of(scope).status:
+                raise
+            exchange_of(scope).code = error.code
+            await _refuse(target.refusal(error), send)
+
+    async def _let_in(self, scope: Scope, receive: Receive, send: Send, target: Target) -> None:
         shown = heads.credentials(scope["headers"], scope["query_string"], target)
         source = (scope.get("client") or ("",))[0]
         knock = Knock(target.sandbox_id, target.port, shown.key, shown.token, source)
@@ -182,6 +191,13 @@ class Passage:
         lines = [*head, (b"connection", b"upgrade"), (b"upgrade", agreed)]
         text = b"".join(name + b": " + value + b"\r\n" for name, value in lines)
         await raw.send(b"HTTP/1.1 101 Switching Protocols\r\n" + text + b"\r\n" + upstream.rest())
+
+
+async def _refuse(refusal: Refusal, send: Send) -> None:
+    body = codec.encode(refusal.body)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode("ascii"))]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def _send_cookie(scope: Scope, token: str, send: Send) -> None:

@@ -7,10 +7,11 @@ headers X-Atoll-Sandbox and X-Atoll-Port; others can stand beside them, each wit
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from atoll.model.errors import InvalidArgument
+from atoll.model.errors import AtollError, InvalidArgument
 from atoll.model.port import port_parse
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -22,6 +23,14 @@ TUNNEL_PROTOCOL = b"atoll-tcp"
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """How another vendor says no: a status and what is in its JSON."""
+
+    status: int
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A port of a sandbox, and what of the request is for us alone."""
 
@@ -30,6 +39,8 @@ class Target:
     token_header: bytes = TOKEN_HEADER
     own_headers: frozenset[bytes] = frozenset()
     """Headers that this way of asking needs; the server inside does not see them."""
+    refusal: Callable[[AtollError], Refusal] | None = None
+    """How the vendor whose way this is says no; without it what is wrong is a problem of ours."""
 
 
 Pattern = Callable[[str, Headers], Target | None]

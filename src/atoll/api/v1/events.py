@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from atoll.api.endpoint import Call, Endpoint, Nothing
+from atoll.api.errors import ClientGone
 from atoll.api.stream import until_disconnected
 from atoll.control.authz import OPERATOR
 from atoll.control.events import EventFilter, EventPage
@@ -57,6 +58,8 @@ async def list_page(call: Call[Nothing, EventQuery]) -> public.EventPage:
 
     # A caller who leaves while it waits is not waited for.
     await until_disconnected(call.receive, read)
+    if not found:
+        raise ClientGone
     (page,) = found
     return public.EventPage(items=[_view(event) for event in page.items], next=page.next)
 

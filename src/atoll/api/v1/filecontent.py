@@ -139,7 +139,7 @@ async def write_many(call: Call[Nothing, BatchQuery]) -> FilesWritten:
         await opened.commit()
         async for message in opened:
             if isinstance(message, guest.Ok):
-                return FilesWritten(written=guestwords.written(message.value))
+                return FilesWritten(written=guestwords.written(message.value).written)
     raise guestwords.ended_early()
 
 

@@ -29,8 +29,9 @@ class SignedQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 async def create(call: Call[FileUrlCreate, Nothing]) -> FileUrl:
     body = call.body
+    user = None if body.user is None else str(body.user)
     token, expires_at = await call.control.file_url(
-        call.principal, call.path["sandbox"], body.method, body.path, body.user, body.expires_s
+        call.principal, call.path["sandbox"], body.method, body.path, user, body.expires_s
     )
     return FileUrl(url=f"{SIGNED}?token={token}", method=body.method, expires_at=expires_at)
 

@@ -53,8 +53,10 @@ class DiffQuery(PlaceQuery):
     files: list[str] = []
 
 
-async def _at(call: Call[Any, Any], path: str | None, user: str | None) -> Git:
-    return Git(await call.control.guest(call.principal, call.path["sandbox"]), path, user)
+async def _at(call: Call[Any, Any], path: str | None, user: str | int | None) -> Git:
+    return Git(
+        await call.control.guest(call.principal, call.path["sandbox"]), path, None if user is None else str(user)
+    )
 
 
 async def _done(git: Git, path: str, output: str) -> GitDone:

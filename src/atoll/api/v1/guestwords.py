@@ -16,7 +16,7 @@ from atoll.model import limits
 from atoll.model.errors import GuestFailed
 from atoll.wire import codec, guest
 from atoll.wire.node import GuestStream
-from atoll.wire.public import FileView, ProcessDropped, ProcessExited, ProcessStarted, ProcessView
+from atoll.wire.public import FileView, InputWritten, ProcessDropped, ProcessExited, ProcessStarted, ProcessView
 
 T = TypeVar("T")
 
@@ -59,12 +59,14 @@ class _Process(msgspec.Struct):
     tag: _Text = ""
     pty: bool = False
     stdin: bool = False
+    stdin_offset: _Count = 0
     shell: bool = False
     exit: _Exit | None = None
 
 
 class _Written(msgspec.Struct):
     written: _Count
+    offset: _Count = 0
 
 
 class _File(msgspec.Struct):
@@ -121,6 +123,7 @@ def process(value: Any) -> ProcessView:
         started_at=moment(words.started_at),
         pty=words.pty,
         stdin=words.stdin,
+        stdin_offset=words.stdin_offset,
         shell=words.shell,
         signal=words.exit.signal if words.exit else None,
         timed_out=words.exit is not None and words.exit.timed_out,
@@ -129,8 +132,9 @@ def process(value: Any) -> ProcessView:
     )
 
 
-def written(value: Any) -> int:
-    return codec.from_guest(value, _Written).written
+def written(value: Any) -> InputWritten:
+    words = codec.from_guest(value, _Written)
+    return InputWritten(written=words.written, offset=words.offset)
 
 
 def file(value: Any) -> FileView:

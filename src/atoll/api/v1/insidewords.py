@@ -9,6 +9,8 @@ from msgspec import Meta
 
 from atoll.api.v1.guestwords import moment
 from atoll.model import limits
+from atoll.model.resources import Resources
+from atoll.model.usage import Sample
 from atoll.wire import codec
 from atoll.wire.public import MetricsView, PortClosed, PortView, ProcessUsage, ShellExited
 
@@ -50,11 +52,9 @@ class _Ports(msgspec.Struct):
 class _Metrics(msgspec.Struct):
     at: Annotated[float, Meta(ge=0, le=253_000_000_000)]
     cpu_count: Annotated[int, Meta(ge=1, le=65536)]
-    processes_cpu_s: _Seconds
     load: Annotated[list[float], Meta(max_length=3)]
     memory_total_bytes: _Count
     memory_available_bytes: _Count
-    disk_total_bytes: _Count
     disk_available_bytes: _Count
     processes: _Count
     threads: _Count
@@ -110,17 +110,20 @@ def port_closed(value: Any) -> PortClosed:
     return PortClosed(address=words.address, port=words.port)
 
 
-def metrics(value: Any) -> MetricsView:
+def metrics(value: Any, resources: Resources, used: Sample) -> MetricsView:
+    """What the sandbox says; but CPU time, which it does not count for programs that are gone, and its share of the
+    disk, which it does not know, are the machine's words.
+    """
     words = codec.from_guest(value, _Metrics)
     return MetricsView(
         at=moment(words.at),
         cpu_count=words.cpu_count,
-        cpu_s=words.processes_cpu_s,
+        cpu_s=used.cpu_s,
         load=words.load,
         memory_total_bytes=words.memory_total_bytes,
         memory_available_bytes=words.memory_available_bytes,
-        disk_total_bytes=words.disk_total_bytes,
-        disk_available_bytes=words.disk_available_bytes,
+        disk_total_bytes=resources.disk_bytes,
+        disk_available_bytes=max(0, min(resources.disk_bytes - used.disk_bytes, words.disk_available_bytes)),
         processes=words.processes,
         threads=words.threads,
         network_received_bytes=words.network_received_bytes,

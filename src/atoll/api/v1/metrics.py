@@ -14,7 +14,8 @@ from atoll.wire.public import MetricsHistory, MetricsSample, MetricsView, Proces
 
 async def now(call: Call[Nothing, Nothing]) -> MetricsView:
     sandbox = await call.control.guest(call.principal, call.path["sandbox"])
-    return insidewords.metrics(await sandbox.call("metrics", {}))
+    words = await sandbox.call("metrics", {})
+    return insidewords.metrics(words, *await sandbox.use())
 
 
 async def processes(call: Call[Nothing, Nothing]) -> ProcessUsageList:

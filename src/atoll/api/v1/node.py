@@ -23,7 +23,7 @@ async def node(call: Call[Nothing, Nothing]) -> NodeView:
 
 
 async def metrics(call: Call[Nothing, Nothing]) -> Reply:
-    call.control.metrics.show_warm(call.control.node_status().warm)
+    call.control.metrics.show_node(call.control.node_status(), call.control.creates_waiting())
     text = call.control.metrics.render(await call.control.sandbox_counts())
     return Reply(text, media_type=telemetry.CONTENT_TYPE)
 

@@ -27,18 +27,18 @@ class NetworkQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 async def show(call: Call[Nothing, Nothing]) -> PolicyView:
     network = await call.control.policies.get(call.principal, call.path["sandbox"])
-    return PolicyView.of(network.policy, network.secrets)
+    return PolicyView.of(network.policy, network.secrets, network.enforced)
 
 
 async def change(call: Call[PolicyBody, Nothing]) -> PolicyView:
     network = await call.control.policies.set(call.principal, call.path["sandbox"], call.body.policy())
-    return PolicyView.of(network.policy, network.secrets)
+    return PolicyView.of(network.policy, network.secrets, network.enforced)
 
 
 async def change_secrets(call: Call[SandboxSecrets, Nothing]) -> PolicyView:
     names = tuple(call.body.secrets)
     network = await call.control.policies.set_secrets(call.principal, call.path["sandbox"], names)
-    return PolicyView.of(network.policy, network.secrets)
+    return PolicyView.of(network.policy, network.secrets, network.enforced)
 
 
 async def test(call: Call[PolicyTest, Nothing]) -> PolicyTested:

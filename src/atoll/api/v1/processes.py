@@ -46,9 +46,12 @@ class OutputQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class StdinQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """With `close=true` the process reads the end of its input after these bytes."""
+    """With `close=true` the process reads the end of its input after these bytes. `offset` is where they stand in it:
+    what it was given already is passed over, so that they may be sent again.
+    """
 
     close: bool = False
+    offset: int | None = None
 
 
 async def start(call: Call[ProcessStart, StartQuery]) -> Reply | Streamed:
@@ -109,9 +112,11 @@ async def signal(call: Call[ProcessSignal, Nothing]) -> None:
 
 async def stdin(call: Call[Nothing, StdinQuery]) -> InputWritten:
     params = {**process_params(call), "close": call.query.close}
+    if call.query.offset is not None:
+        params["offset"] = call.query.offset
     sandbox = await call.control.guest(call.principal, call.path["sandbox"])
     async with sandbox.stream("process.stdin", params) as stream:
-        return InputWritten(written=guestwords.written(await upload(call, stream)))
+        return guestwords.written(await upload(call, stream))
 
 
 async def upload(call: Call[Any, Any], stream: GuestStream) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from atoll.wire.public import (
     SnapshotCreate,
     SnapshotDiff,
     SnapshotPage,
+    SnapshotSpace,
     SnapshotView,
 )
 
@@ -54,6 +55,11 @@ async def diff(call: Call[Nothing, DiffQuery]) -> SnapshotDiff:
     found, cut = await call.control.snapshots.diff(call.principal, call.path["snapshot"], call.query.against)
     items = [DiskChangeView(path=one.path, change=one.change, type=one.type, size=one.size) for one in found]
     return SnapshotDiff(items=items, truncated=cut)
+
+
+async def space(call: Call[Nothing, Nothing]) -> SnapshotSpace:
+    found = await call.control.snapshots.space(call.principal, call.path["snapshot"])
+    return SnapshotSpace(own_bytes=found.own_bytes, shared_bytes=found.shared_bytes)
 
 
 async def restore(call: Call[FileRestore, Nothing]) -> FileRestored:
@@ -98,6 +104,14 @@ ENDPOINTS = (
         query=DiffQuery,
         answer=SnapshotDiff,
         errors=(InvalidArgument, NotFound, Conflict),
+    ),
+    Endpoint(
+        "GET",
+        ONE + "/space",
+        "Show what a snapshot takes on the disk, its own and shared",
+        space,
+        answer=SnapshotSpace,
+        errors=(NotFound, Conflict),
     ),
     Endpoint(
         "POST",

@@ -16,6 +16,7 @@ async def show(call: Call[Nothing, Nothing]) -> StatusView:
     usage = control.accounts.usage
     month = await usage.of_month(principal)
     money = usage.prices.cost(month)
+    templates = len(await control.templates(principal))
     return StatusView(
         version=__version__,
         tenant=principal.owner,
@@ -26,7 +27,7 @@ async def show(call: Call[Nothing, Nothing]) -> StatusView:
         month_s=month.wall_s,
         month_money=round(money, 6),
         currency=control.accounts.options.currency,
-        warnings=warnings(control.node_status(), principal.tenant_quota, month.wall_s, money),
+        warnings=warnings(control.node_status(), principal.tenant_quota, month.wall_s, money, templates),
     )
 
 

@@ -118,7 +118,7 @@ ENDPOINTS = (
     Endpoint(
         "DELETE",
         ONE,
-        "Remove a tenant: its keys open nothing any more, its sandboxes are ended (operator)",
+        "Remove a tenant: its keys open nothing any more, its sandboxes are ended, and what it kept goes (operator)",
         remove,
         needs=OPERATOR,
         errors=(Forbidden, NotFound, Conflict),

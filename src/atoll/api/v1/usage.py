@@ -10,13 +10,18 @@ import msgspec
 from atoll.api.endpoint import Call, Endpoint, Nothing
 from atoll.api.v1.events import aware
 from atoll.api.v1.keys import owner_of
+from atoll.control.authz import OPERATOR
 from atoll.control.usage import UsageFilter, UsageRow
+from atoll.model import limits
 from atoll.model.errors import Forbidden, InvalidArgument
 from atoll.wire.public import UsageReport, UsageView
 
 
 class UsageQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which usage. `by` is day, template, sandbox, key or label:<key>; `metadata` is `key=value`, repeatable."""
+    """Which usage. `by` is day, template, sandbox, key, label:<key>, or tenant, which is for the operator.
+
+    `metadata` is `key=value`, repeatable.
+    """
 
     by: str | None = None
     since: datetime | None = None
@@ -32,8 +37,12 @@ async def report(call: Call[Nothing, UsageQuery]) -> UsageReport:
     pairs = [entry.partition("=") for entry in query.metadata]
     if not all(equals for _, equals, _ in pairs):
         raise InvalidArgument("metadata is given as key=value", code="invalid_query")
+    owner: str | None = owner_of(call.principal, query.tenant)
+    if query.by == "tenant" and query.tenant is None:
+        call.principal.check(OPERATOR)
+        owner = None
     wanted = UsageFilter(
-        owner_of(call.principal, query.tenant),
+        owner,
         aware(query.since),
         aware(query.until),
         query.template,
@@ -48,7 +57,8 @@ async def report(call: Call[Nothing, UsageQuery]) -> UsageReport:
         since=query.since,
         until=query.until,
         currency=accounts.options.currency,
-        items=[_view(row) for row in found],
+        items=[_view(row) for row in found[: limits.USAGE_ROWS_MAX]],
+        truncated=len(found) > limits.USAGE_ROWS_MAX,
     )
 
 

@@ -26,7 +26,7 @@ class AsyncArchives(AsyncFileBase):
         *,
         format: str = "tar",
         names: tuple[str, ...] = (),
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> AsyncIterator[bytes]:
         """A folder as a `tar`, `tar.gz` or `zip`, in pieces; or only what is named below it.
 
@@ -37,7 +37,7 @@ class AsyncArchives(AsyncFileBase):
         """
         pairs = [("path", path), ("format", format), *(("name", name) for name in names)]
         if user is not None:
-            pairs.append(("user", user))
+            pairs.append(("user", str(user)))
         where = exchange.query_pairs(pairs)
         async with self._transport.stream(
             "GET", f"{self._path}/archive{where}", accept="*/*", read_s=limits.TRANSFER_STALL_S_MAX
@@ -52,7 +52,7 @@ class AsyncArchives(AsyncFileBase):
         *,
         format: str = "tar",
         bytes_max: int | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> ArchiveUnpacked:
         """Unpack an archive into a folder, which is made if it is missing; nothing of it leaves that folder.
 
@@ -76,7 +76,7 @@ class AsyncArchives(AsyncFileBase):
         local_path: str | os.PathLike[str],
         path: str,
         *,
-        user: str | None = None,
+        user: str | int | None = None,
         on_progress: Progress | None = None,
     ) -> TreeCopied:
         """Copy what is in a folder of this machine into a folder of the sandbox, which is made if it is missing.
@@ -95,7 +95,7 @@ class AsyncArchives(AsyncFileBase):
         local_path: str | os.PathLike[str],
         *,
         size_bytes_max: int | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         on_progress: Progress | None = None,
     ) -> TreeCopied:
         """Copy what is in a folder of the sandbox into a folder of this machine, which is made if it is missing.

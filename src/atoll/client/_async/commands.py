@@ -34,24 +34,26 @@ class AsyncCommands:
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         timeout_s: float | None = 60,
         check: bool = False,
         on_stdout: OnOutput | None = None,
         on_stderr: OnOutput | None = None,
         stdin: AsyncSource | None = None,
+        login: bool = False,
     ) -> CommandResult:
         """Run a command and wait for its end. A string goes to the shell; a list is run as it is.
 
         At `timeout_s` the command and all it started are ended, and the result says so. `check=True` raises
         CommandFailed for an exit code other than 0. `on_stdout` and `on_stderr` get the output while it comes.
+        `user` is a name or a number; `login` runs it in a login shell.
 
         Example:
             r = await sb.commands.run("echo $A; exit 3", env={"A": "1"})
             print(r.stdout, r.exit_code)
         """
         options = {"env": dict(env) if env else None, "cwd": cwd, "user": user, "timeout_s": timeout_s}
-        body = exchange.start_body(cmd, **options, stdin=stdin is not None or None)
+        body = exchange.start_body(cmd, **options, stdin=stdin is not None or None, login=login or None)
         run = _Run(self._transport, self._path, on_stdout, on_stderr)
         result = await run.through(body, stdin)
         return result.checked(cmd) if check else result
@@ -62,7 +64,7 @@ class AsyncCommands:
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         timeout_s: float | None = None,
         stdin: bool = False,
         tag: str | None = None,

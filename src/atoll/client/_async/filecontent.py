@@ -23,7 +23,7 @@ _RAW = "application/octet-stream"
 class AsyncFileContent(AsyncFileBase):
     """Reading and writing."""
 
-    async def read(self, path: str, *, user: str | None = None) -> str:
+    async def read(self, path: str, *, user: str | int | None = None) -> str:
         """The text of a file; bytes that are not UTF-8 are kept as surrogates, so `write` gives them back.
 
         Example:
@@ -32,7 +32,7 @@ class AsyncFileContent(AsyncFileBase):
         return (await self.read_bytes(path, user=user)).decode("utf-8", "surrogateescape")
 
     async def read_bytes(
-        self, path: str, *, offset: int | None = None, length: int | None = None, user: str | None = None
+        self, path: str, *, offset: int | None = None, length: int | None = None, user: str | int | None = None
     ) -> bytes:
         """The bytes of a file, or of a part of it. What is too large for memory is refused: use `download`.
 
@@ -52,7 +52,7 @@ class AsyncFileContent(AsyncFileBase):
         return b"".join(pieces)
 
     async def stream(
-        self, path: str, *, offset: int | None = None, length: int | None = None, user: str | None = None
+        self, path: str, *, offset: int | None = None, length: int | None = None, user: str | int | None = None
     ) -> AsyncIterator[bytes]:
         """The bytes of a file in pieces, however large it is.
 
@@ -74,7 +74,7 @@ class AsyncFileContent(AsyncFileBase):
         *,
         mode: int | None = None,
         append: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> FileWritten:
         """Write a file from text, bytes, an iterable of bytes, or a file that is open in binary mode.
 
@@ -97,7 +97,7 @@ class AsyncFileContent(AsyncFileBase):
         ) as response:
             return exchange.decode(await response.aread(), FileWritten)
 
-    async def write_many(self, files: Batch, *, mode: int | None = None, user: str | None = None) -> int:
+    async def write_many(self, files: Batch, *, mode: int | None = None, user: str | int | None = None) -> int:
         """Write many files in one call; says how many. The first that fails ends it, and those before it stay.
 
         Example:
@@ -118,7 +118,7 @@ class AsyncFileContent(AsyncFileBase):
         path: str,
         *,
         mode: int | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         on_progress: Progress | None = None,
     ) -> FileWritten:
         """Copy a file of this machine into the sandbox, in pieces.
@@ -146,7 +146,7 @@ class AsyncFileContent(AsyncFileBase):
         local_path: str | os.PathLike[str],
         *,
         size_bytes_max: int | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         on_progress: Progress | None = None,
     ) -> int:
         """Copy a file of the sandbox to this machine, in pieces; says how many bytes it had.
@@ -164,6 +164,6 @@ class AsyncFileContent(AsyncFileBase):
                 meter.add(len(data))
         return target.size_bytes
 
-    async def _size(self, path: str, user: str | None) -> int:
+    async def _size(self, path: str, user: str | int | None) -> int:
         where = exchange.query(path=path, follow=True, user=user)
         return (await self._transport.call("GET", f"{self._path}/stat{where}", FileView)).size

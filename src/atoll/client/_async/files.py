@@ -12,7 +12,7 @@ from atoll.wire.public import FileUrl, FileUrlCreate
 class AsyncFiles(AsyncFileContent, AsyncFileTree, AsyncFileText, AsyncArchives):
     """`sb.files`: the files of a sandbox. Paths are absolute, or relative to the user's home."""
 
-    async def download_url(self, path: str, *, expires_s: float | None = None, user: str | None = None) -> str:
+    async def download_url(self, path: str, *, expires_s: float | None = None, user: str | int | None = None) -> str:
         """An address from which anybody can GET this one file, without a key, until it expires.
 
         Example:
@@ -20,7 +20,7 @@ class AsyncFiles(AsyncFileContent, AsyncFileTree, AsyncFileText, AsyncArchives):
         """
         return await self._url("GET", path, expires_s, user)
 
-    async def upload_url(self, path: str, *, expires_s: float | None = None, user: str | None = None) -> str:
+    async def upload_url(self, path: str, *, expires_s: float | None = None, user: str | int | None = None) -> str:
         """An address to which anybody can PUT this one file, without a key, until it expires.
 
         Example:
@@ -28,7 +28,7 @@ class AsyncFiles(AsyncFileContent, AsyncFileTree, AsyncFileText, AsyncArchives):
         """
         return await self._url("PUT", path, expires_s, user)
 
-    async def _url(self, method: str, path: str, expires_s: float | None, user: str | None) -> str:
+    async def _url(self, method: str, path: str, expires_s: float | None, user: str | int | None) -> str:
         body = FileUrlCreate(path=path, method=method, expires_s=expires_s, user=user)
         made = await self._transport.call("POST", f"{self._path}/urls", FileUrl, body)
         return self._transport.config.url + made.url

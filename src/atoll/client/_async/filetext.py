@@ -25,7 +25,7 @@ class AsyncFileText(AsyncFileBase):
         regex: bool = True,
         ignore_case: bool = False,
         limit: int = 1000,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> FileMatchList:
         """Lines that match a regular expression, or with `regex=False` hold a text, in a file or below a folder.
 
@@ -49,7 +49,7 @@ class AsyncFileText(AsyncFileBase):
         regex: bool = True,
         ignore_case: bool = False,
         dry_run: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> FileReplacementList:
         """Replace every match in a file, or in the files below a folder; each file changes as a whole.
 
@@ -71,7 +71,7 @@ class AsyncFileText(AsyncFileBase):
 
     @asynccontextmanager
     async def watch(
-        self, path: str, *, recursive: bool = False, user: str | None = None
+        self, path: str, *, recursive: bool = False, user: str | int | None = None
     ) -> AsyncIterator[AsyncIterator[Change]]:
         """Changes of a folder, from the moment the block begins: `FileChanged`, and `FileOverflow` if some were lost.
 

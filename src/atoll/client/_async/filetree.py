@@ -29,7 +29,7 @@ _LONG_S = limits.GUEST_IDLE_S_MAX  # a large folder takes its time
 class AsyncFileTree(AsyncFileBase):
     """What is there, and changes to it."""
 
-    async def list(self, path: str = ".", *, depth: int = 1, user: str | None = None) -> Views:
+    async def list(self, path: str = ".", *, depth: int = 1, user: str | int | None = None) -> Views:
         """What is in a folder, and in its folders down to `depth`.
 
         Example:
@@ -47,7 +47,7 @@ class AsyncFileTree(AsyncFileBase):
         type: str | None = None,
         depth: int | None = None,
         limit: int | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> Views:
         """What is below a folder and has a name, or with a slash in the pattern a path, like the pattern.
 
@@ -57,7 +57,7 @@ class AsyncFileTree(AsyncFileBase):
         where = exchange.query(path=path, pattern=pattern, type=type, depth=depth, limit=limit, user=user)
         return (await self._transport.call("GET", f"{self._path}/find{where}", FileList)).items
 
-    async def stat(self, path: str, *, follow: bool = False, user: str | None = None) -> FileView:
+    async def stat(self, path: str, *, follow: bool = False, user: str | int | None = None) -> FileView:
         """What is known about one file or folder; with `follow` about what a link leads to.
 
         Example:
@@ -66,7 +66,7 @@ class AsyncFileTree(AsyncFileBase):
         where = exchange.query(path=path, follow=follow or None, user=user)
         return await self._transport.call("GET", f"{self._path}/stat{where}", FileView)
 
-    async def exists(self, path: str, *, user: str | None = None) -> bool:
+    async def exists(self, path: str, *, user: str | int | None = None) -> bool:
         """Whether there is such a file or folder.
 
         Example:
@@ -82,7 +82,7 @@ class AsyncFileTree(AsyncFileBase):
         return True
 
     async def remove(
-        self, path: str, *, recursive: bool = False, missing_ok: bool = False, user: str | None = None
+        self, path: str, *, recursive: bool = False, missing_ok: bool = False, user: str | int | None = None
     ) -> None:
         """Remove a file or an empty folder; with `recursive` a folder and all that is in it.
 
@@ -92,7 +92,7 @@ class AsyncFileTree(AsyncFileBase):
         where = exchange.query(path=path, recursive=recursive or None, missing_ok=missing_ok or None, user=user)
         await self._transport.fetch("DELETE", f"{self._path}{where}", read_s=_LONG_S)
 
-    async def mkdir(self, path: str, *, user: str | None = None) -> None:
+    async def mkdir(self, path: str, *, user: str | int | None = None) -> None:
         """Make a folder and those above it; one that is there already is fine.
 
         Example:
@@ -108,7 +108,7 @@ class AsyncFileTree(AsyncFileBase):
         *,
         overwrite: bool = True,
         parents: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> None:
         """Move or rename a file or folder. With `parents` the folders on the way are made.
 
@@ -125,7 +125,7 @@ class AsyncFileTree(AsyncFileBase):
         *,
         overwrite: bool = True,
         parents: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> FileView:
         """Copy a file, or a folder with all that is in it, inside the sandbox.
 
@@ -135,7 +135,7 @@ class AsyncFileTree(AsyncFileBase):
         body = FileCopy(source=source, target=target, overwrite=overwrite, parents=parents, user=user)
         return await self._transport.call("POST", f"{self._path}/copy", FileView, body, read_s=_LONG_S)
 
-    async def chmod(self, path: str, mode: int, *, recursive: bool = False, user: str | None = None) -> FileView:
+    async def chmod(self, path: str, mode: int, *, recursive: bool = False, user: str | int | None = None) -> FileView:
         """Change the rights of a file or folder.
 
         Example:
@@ -151,7 +151,7 @@ class AsyncFileTree(AsyncFileBase):
         group: str | int | None = None,
         *,
         recursive: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> FileView:
         """Change the owner or the group, by name or number; this needs the rights of `root`.
 
@@ -167,7 +167,7 @@ class AsyncFileTree(AsyncFileBase):
         )
         return await self._transport.call("POST", f"{self._path}/chown", FileView, body, read_s=_LONG_S)
 
-    async def symlink(self, path: str, target: str, *, user: str | None = None) -> FileView:
+    async def symlink(self, path: str, target: str, *, user: str | int | None = None) -> FileView:
         """Make `path` a link that says `target`, word for word.
 
         Example:
@@ -182,7 +182,7 @@ class AsyncFileTree(AsyncFileBase):
         *,
         accessed_at: datetime | None = None,
         modified_at: datetime | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> FileView:
         """Set the times of a file, to now if none is given; a file that is not there is made, empty.
 
@@ -192,7 +192,7 @@ class AsyncFileTree(AsyncFileBase):
         body = FileTouch(path=path, accessed_at=accessed_at, modified_at=modified_at, user=user)
         return await self._transport.call("POST", f"{self._path}/touch", FileView, body)
 
-    async def attributes(self, path: str, *, user: str | None = None) -> dict[str, bytes]:
+    async def attributes(self, path: str, *, user: str | int | None = None) -> dict[str, bytes]:
         """The extended attributes of a file.
 
         Example:
@@ -201,7 +201,7 @@ class AsyncFileTree(AsyncFileBase):
         where = exchange.query(path=path, user=user)
         return (await self._transport.call("GET", f"{self._path}/attributes{where}", AttributesView)).attributes
 
-    async def set_attribute(self, path: str, name: str, value: bytes | None, *, user: str | None = None) -> None:
+    async def set_attribute(self, path: str, name: str, value: bytes | None, *, user: str | int | None = None) -> None:
         """Set an extended attribute, such as `user.origin`; None removes it.
 
         Example:

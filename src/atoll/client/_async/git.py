@@ -44,7 +44,7 @@ class AsyncGit:
         depth: int | None = None,
         username: str | None = None,
         password: str | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         timeout_s: float = 600,
     ) -> GitDone:
         """Clone a repository. User name and password are used for this call and kept nowhere.
@@ -65,7 +65,7 @@ class AsyncGit:
         read_s = timeout_s + limits.CLIENT_GRACE_S
         return await self._transport.call("POST", f"{self._path}/clone", GitDone, body, read_s=read_s)
 
-    async def status(self, path: str, *, user: str | None = None) -> GitStatus:
+    async def status(self, path: str, *, user: str | int | None = None) -> GitStatus:
         """The branch, how far it is from its upstream, and which files have changed.
 
         Example:
@@ -75,7 +75,7 @@ class AsyncGit:
             "GET", f"{self._path}/status{exchange.query(path=path, user=user)}", GitStatus
         )
 
-    async def add(self, path: str, files: Files | None = None, *, user: str | None = None) -> GitDone:
+    async def add(self, path: str, files: Files | None = None, *, user: str | int | None = None) -> GitDone:
         """Stage files; without names, all that has changed.
 
         Example:
@@ -93,7 +93,7 @@ class AsyncGit:
         author_email: str | None = None,
         all: bool = False,
         allow_empty: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> GitDone:
         """Commit what is staged; with `all`, also changes of files that git knows.
 
@@ -111,7 +111,7 @@ class AsyncGit:
         )
         return await self._transport.call("POST", f"{self._path}/commit", GitDone, body)
 
-    async def branches(self, path: str, *, user: str | None = None) -> Branches:
+    async def branches(self, path: str, *, user: str | int | None = None) -> Branches:
         """The local branches.
 
         Example:
@@ -121,7 +121,7 @@ class AsyncGit:
         return (await self._transport.call("GET", where, GitBranches)).items
 
     async def branch(
-        self, path: str, name: str, *, start: str | None = None, delete: bool = False, user: str | None = None
+        self, path: str, name: str, *, start: str | None = None, delete: bool = False, user: str | int | None = None
     ) -> GitDone:
         """Make a branch, or delete it.
 
@@ -131,7 +131,7 @@ class AsyncGit:
         body = GitBranchChange(path=path, name=name, start=start, delete=delete, user=user)
         return await self._transport.call("POST", f"{self._path}/branches", GitDone, body)
 
-    async def checkout(self, path: str, target: str, *, create: bool = False, user: str | None = None) -> GitDone:
+    async def checkout(self, path: str, target: str, *, create: bool = False, user: str | int | None = None) -> GitDone:
         """Go to a branch or commit; with `create`, to a new branch.
 
         Example:
@@ -148,7 +148,7 @@ class AsyncGit:
         branch: str | None = None,
         username: str | None = None,
         password: str | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         timeout_s: float = 600,
     ) -> GitDone:
         """Pull from a remote.
@@ -178,7 +178,7 @@ class AsyncGit:
         password: str | None = None,
         set_upstream: bool = False,
         force: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
         timeout_s: float = 600,
     ) -> GitDone:
         """Push to a remote.
@@ -200,7 +200,9 @@ class AsyncGit:
         read_s = timeout_s + limits.CLIENT_GRACE_S
         return await self._transport.call("POST", f"{self._path}/push", GitDone, body, read_s=read_s)
 
-    async def log(self, path: str, *, count: int = 30, revision: str | None = None, user: str | None = None) -> Commits:
+    async def log(
+        self, path: str, *, count: int = 30, revision: str | None = None, user: str | int | None = None
+    ) -> Commits:
         """The newest commits, newest first.
 
         Example:
@@ -216,7 +218,7 @@ class AsyncGit:
         *,
         staged: bool = False,
         base: str | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> GitDiff:
         """The changes as a patch: what is not staged, what is (`staged`), or all since another commit (`base`).
 

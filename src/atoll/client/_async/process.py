@@ -69,15 +69,28 @@ class AsyncProcess:
                     raise
                 await async_sleep(exchange.backoff_s(attempt, random.random()))  # noqa: S311
 
-    async def _attached(self) -> AsyncIterator[Event]:
+    async def read(self) -> list[Event]:
+        """What came since the last reader stopped, as events, without waiting for more.
+
+        Example:
+            for event in await p.read():
+                print(event)
+        """
+        if self._reader.exited is not None:
+            return []
+        return [event async for event in self._attached(follow=False)]
+
+    async def _attached(self, *, follow: bool = True) -> AsyncIterator[Event]:
         offsets = self._reader.offsets
-        where = exchange.query(stdout_offset=offsets["stdout"], stderr_offset=offsets["stderr"])
+        until_now = None if follow else False
+        where = exchange.query(stdout_offset=offsets["stdout"], stderr_offset=offsets["stderr"], follow=until_now)
         async with self._transport.stream("GET", f"{self._path}/output{where}", accept=exchange.FRAMES) as response:
             self._reader.connected()
             async for data in response.aiter_raw():
                 for event in self._reader.feed(data):
                     yield event
-        self._reader.check_complete()
+        if follow:
+            self._reader.check_complete()
 
     async def wait(self, *, check: bool = False) -> CommandResult:
         """Wait for its end. The result has the output that was not read before.

@@ -188,7 +188,7 @@ class AsyncSandbox(AsyncStates):
     async def list(
         cls,
         *,
-        state: str | None = None,
+        state: str | Sequence[str] | None = None,
         template: str | None = None,
         name: str | None = None,
         metadata: Mapping[str, str] | None = None,
@@ -198,7 +198,7 @@ class AsyncSandbox(AsyncStates):
         url: str | None = None,
         api_key: str | None = None,
     ) -> AsyncIterator[SandboxView]:
-        """Your sandboxes, newest first, page by page as you go on; at most `limit`.
+        """Your sandboxes, newest first, page by page as you go on; at most `limit`. `state` is one or several.
 
         Example:
             async for info in AsyncSandbox.list(state="running", metadata={"run": "7"}):
@@ -224,7 +224,7 @@ class AsyncSandbox(AsyncStates):
     async def count(
         cls,
         *,
-        state: str | None = None,
+        state: str | Sequence[str] | None = None,
         template: str | None = None,
         name: str | None = None,
         metadata: Mapping[str, str] | None = None,
@@ -264,7 +264,7 @@ class AsyncSandbox(AsyncStates):
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         login: bool = False,
         tag: str | None = None,
     ) -> AsyncShell:

@@ -13,7 +13,7 @@ from atoll.client._local import LocalTarget, open_source
 from atoll.client._progress import Meter, Progress
 from atoll.client._twins import async_chunks
 from atoll.model import ids, limits
-from atoll.wire.public import SnapshotDiff, SnapshotPage, SnapshotView
+from atoll.wire.public import SnapshotDiff, SnapshotPage, SnapshotSpace, SnapshotView
 
 _PATH = "/v1/snapshots"
 _RAW = "application/octet-stream"
@@ -68,6 +68,22 @@ class AsyncSnapshot:
         transport = AsyncTransport.acquire(discover(url, api_key, os.environ))
         try:
             return await transport.call("GET", f"{_PATH}/{exchange.segment(id_or_name)}", SnapshotView)
+        finally:
+            await transport.release()
+
+    @classmethod
+    async def space(
+        cls, snapshot: str | SnapshotView, *, url: str | None = None, api_key: str | None = None
+    ) -> SnapshotSpace:
+        """What a snapshot takes on the disk now: what is its own is free again when it is deleted. Takes seconds.
+
+        Example:
+            print((await AsyncSnapshot.space("ready")).own_bytes)
+        """
+        transport = AsyncTransport.acquire(discover(url, api_key, os.environ))
+        try:
+            path = f"{_PATH}/{exchange.segment(exchange.snapshot_id(snapshot))}/space"
+            return await transport.call("GET", path, SnapshotSpace, read_s=limits.CLIENT_STATE_S_MAX)
         finally:
             await transport.release()
 

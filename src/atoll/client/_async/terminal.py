@@ -178,7 +178,7 @@ class AsyncTerminals:
         rows: int = 24,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         tag: str | None = None,
     ) -> AsyncTerminal:
         """Start a program on a new terminal and sit down at it; without one, the user's login shell.

@@ -57,6 +57,8 @@ def _line(config: Config) -> httpx2.AsyncClient | httpx2.AsyncHTTPTransport:
 
 def _timeouts(read_s: float | None) -> dict[str, float | None]:
     most_s = limits.CLIENT_ANSWER_S_MAX
+    if read_s is not None and read_s > limits.TIMEOUT_S_MAX + most_s:
+        read_s = None  # longer than anything may take: the server refuses it, with better words than a clock has
     return {"connect": limits.CLIENT_CONNECT_S_MAX, "read": read_s, "write": most_s, "pool": most_s}
 
 

@@ -32,7 +32,7 @@ class AsyncUsage:
         url: str | None = None,
         api_key: str | None = None,
     ) -> UsageReport:
-        """Sums up to a moment ago. `by` is "day", "template", "sandbox", "key" or "label:<key of metadata>".
+        """Sums up to a moment ago. `by` is "day", "template", "sandbox", "key" or "label:<key>"; or "tenant".
 
         Example:
             report = await AsyncUsage.report(by="label:run", metadata={"team": "a"})

@@ -27,7 +27,7 @@ class Archives(FileBase):
         *,
         format: str = "tar",
         names: tuple[str, ...] = (),
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> Iterator[bytes]:
         """A folder as a `tar`, `tar.gz` or `zip`, in pieces; or only what is named below it.
 
@@ -38,7 +38,7 @@ class Archives(FileBase):
         """
         pairs = [("path", path), ("format", format), *(("name", name) for name in names)]
         if user is not None:
-            pairs.append(("user", user))
+            pairs.append(("user", str(user)))
         where = exchange.query_pairs(pairs)
         with self._transport.stream(
             "GET", f"{self._path}/archive{where}", accept="*/*", read_s=limits.TRANSFER_STALL_S_MAX
@@ -53,7 +53,7 @@ class Archives(FileBase):
         *,
         format: str = "tar",
         bytes_max: int | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> ArchiveUnpacked:
         """Unpack an archive into a folder, which is made if it is missing; nothing of it leaves that folder.
 
@@ -77,7 +77,7 @@ class Archives(FileBase):
         local_path: str | os.PathLike[str],
         path: str,
         *,
-        user: str | None = None,
+        user: str | int | None = None,
         on_progress: Progress | None = None,
     ) -> TreeCopied:
         """Copy what is in a folder of this machine into a folder of the sandbox, which is made if it is missing.
@@ -96,7 +96,7 @@ class Archives(FileBase):
         local_path: str | os.PathLike[str],
         *,
         size_bytes_max: int | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         on_progress: Progress | None = None,
     ) -> TreeCopied:
         """Copy what is in a folder of the sandbox into a folder of this machine, which is made if it is missing.

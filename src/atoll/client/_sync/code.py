@@ -102,7 +102,7 @@ class Code:
         return CodeRun(self._transport, self._executions(context, ""), _reader(execution_id, _id_of(context)))
 
     def create_context(
-        self, language: str = "python", *, cwd: str | None = None, user: str | None = None
+        self, language: str = "python", *, cwd: str | None = None, user: str | int | None = None
     ) -> ContextView:
         """One more interpreter, with a state of its own.
 

@@ -62,6 +62,7 @@ class Events:
         cls,
         *,
         after: int | None = None,
+        last: int = 0,
         actions: Sequence[str] = (),
         target: str | None = None,
         actor: str | None = None,
@@ -70,7 +71,9 @@ class Events:
         url: str | None = None,
         api_key: str | None = None,
     ) -> Iterator[EventView]:
-        """Events as they come, without an end; after the one with the number `after`, or from now on.
+        """Events as they come, without an end; after the one with the number `after`, or the `last` so many first.
+
+        Nothing is missed on the way, also not when a connection breaks: go on `after` the last that you have seen.
 
         Example:
             for event in Events.follow():
@@ -78,8 +81,11 @@ class Events:
         """
         filters = exchange.event_filters(actions, target, actor, result, None, None, all_tenants)
         if after is None:
-            path = "/v1/events" + exchange.query_pairs([*filters, ("limit", "1")])
-            after = (ask("GET", path, EventPage, url=url, api_key=api_key)).next
+            path = "/v1/events" + exchange.query_pairs([*filters, ("limit", str(max(1, last)))])
+            newest = ask("GET", path, EventPage, url=url, api_key=api_key)
+            for event in newest.items[:last]:
+                yield event
+            after = newest.next
         while True:
             wait = [("after", str(after)), ("wait_s", f"{limits.EVENT_WAIT_S_MAX:g}")]
             path = "/v1/events" + exchange.query_pairs([*filters, *wait])

@@ -24,7 +24,7 @@ _RAW = "application/octet-stream"
 class FileContent(FileBase):
     """Reading and writing."""
 
-    def read(self, path: str, *, user: str | None = None) -> str:
+    def read(self, path: str, *, user: str | int | None = None) -> str:
         """The text of a file; bytes that are not UTF-8 are kept as surrogates, so `write` gives them back.
 
         Example:
@@ -33,7 +33,7 @@ class FileContent(FileBase):
         return (self.read_bytes(path, user=user)).decode("utf-8", "surrogateescape")
 
     def read_bytes(
-        self, path: str, *, offset: int | None = None, length: int | None = None, user: str | None = None
+        self, path: str, *, offset: int | None = None, length: int | None = None, user: str | int | None = None
     ) -> bytes:
         """The bytes of a file, or of a part of it. What is too large for memory is refused: use `download`.
 
@@ -53,7 +53,7 @@ class FileContent(FileBase):
         return b"".join(pieces)
 
     def stream(
-        self, path: str, *, offset: int | None = None, length: int | None = None, user: str | None = None
+        self, path: str, *, offset: int | None = None, length: int | None = None, user: str | int | None = None
     ) -> Iterator[bytes]:
         """The bytes of a file in pieces, however large it is.
 
@@ -75,7 +75,7 @@ class FileContent(FileBase):
         *,
         mode: int | None = None,
         append: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> FileWritten:
         """Write a file from text, bytes, an iterable of bytes, or a file that is open in binary mode.
 
@@ -98,7 +98,7 @@ class FileContent(FileBase):
         ) as response:
             return exchange.decode(response.read(), FileWritten)
 
-    def write_many(self, files: Batch, *, mode: int | None = None, user: str | None = None) -> int:
+    def write_many(self, files: Batch, *, mode: int | None = None, user: str | int | None = None) -> int:
         """Write many files in one call; says how many. The first that fails ends it, and those before it stay.
 
         Example:
@@ -119,7 +119,7 @@ class FileContent(FileBase):
         path: str,
         *,
         mode: int | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         on_progress: Progress | None = None,
     ) -> FileWritten:
         """Copy a file of this machine into the sandbox, in pieces.
@@ -147,7 +147,7 @@ class FileContent(FileBase):
         local_path: str | os.PathLike[str],
         *,
         size_bytes_max: int | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         on_progress: Progress | None = None,
     ) -> int:
         """Copy a file of the sandbox to this machine, in pieces; says how many bytes it had.
@@ -165,6 +165,6 @@ class FileContent(FileBase):
                 meter.add(len(data))
         return target.size_bytes
 
-    def _size(self, path: str, user: str | None) -> int:
+    def _size(self, path: str, user: str | int | None) -> int:
         where = exchange.query(path=path, follow=True, user=user)
         return (self._transport.call("GET", f"{self._path}/stat{where}", FileView)).size

@@ -13,7 +13,7 @@ from atoll.wire.public import FileUrl, FileUrlCreate
 class Files(FileContent, FileTree, FileText, Archives):
     """`sb.files`: the files of a sandbox. Paths are absolute, or relative to the user's home."""
 
-    def download_url(self, path: str, *, expires_s: float | None = None, user: str | None = None) -> str:
+    def download_url(self, path: str, *, expires_s: float | None = None, user: str | int | None = None) -> str:
         """An address from which anybody can GET this one file, without a key, until it expires.
 
         Example:
@@ -21,7 +21,7 @@ class Files(FileContent, FileTree, FileText, Archives):
         """
         return self._url("GET", path, expires_s, user)
 
-    def upload_url(self, path: str, *, expires_s: float | None = None, user: str | None = None) -> str:
+    def upload_url(self, path: str, *, expires_s: float | None = None, user: str | int | None = None) -> str:
         """An address to which anybody can PUT this one file, without a key, until it expires.
 
         Example:
@@ -29,7 +29,7 @@ class Files(FileContent, FileTree, FileText, Archives):
         """
         return self._url("PUT", path, expires_s, user)
 
-    def _url(self, method: str, path: str, expires_s: float | None, user: str | None) -> str:
+    def _url(self, method: str, path: str, expires_s: float | None, user: str | int | None) -> str:
         body = FileUrlCreate(path=path, method=method, expires_s=expires_s, user=user)
         made = self._transport.call("POST", f"{self._path}/urls", FileUrl, body)
         return self._transport.config.url + made.url

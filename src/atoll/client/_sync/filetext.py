@@ -26,7 +26,7 @@ class FileText(FileBase):
         regex: bool = True,
         ignore_case: bool = False,
         limit: int = 1000,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> FileMatchList:
         """Lines that match a regular expression, or with `regex=False` hold a text, in a file or below a folder.
 
@@ -50,7 +50,7 @@ class FileText(FileBase):
         regex: bool = True,
         ignore_case: bool = False,
         dry_run: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> FileReplacementList:
         """Replace every match in a file, or in the files below a folder; each file changes as a whole.
 
@@ -72,7 +72,7 @@ class FileText(FileBase):
 
     @contextmanager
     def watch(
-        self, path: str, *, recursive: bool = False, user: str | None = None
+        self, path: str, *, recursive: bool = False, user: str | int | None = None
     ) -> Iterator[Iterator[Change]]:
         """Changes of a folder, from the moment the block begins: `FileChanged`, and `FileOverflow` if some were lost.
 

@@ -30,7 +30,7 @@ _LONG_S = limits.GUEST_IDLE_S_MAX  # a large folder takes its time
 class FileTree(FileBase):
     """What is there, and changes to it."""
 
-    def list(self, path: str = ".", *, depth: int = 1, user: str | None = None) -> Views:
+    def list(self, path: str = ".", *, depth: int = 1, user: str | int | None = None) -> Views:
         """What is in a folder, and in its folders down to `depth`.
 
         Example:
@@ -48,7 +48,7 @@ class FileTree(FileBase):
         type: str | None = None,
         depth: int | None = None,
         limit: int | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> Views:
         """What is below a folder and has a name, or with a slash in the pattern a path, like the pattern.
 
@@ -58,7 +58,7 @@ class FileTree(FileBase):
         where = exchange.query(path=path, pattern=pattern, type=type, depth=depth, limit=limit, user=user)
         return (self._transport.call("GET", f"{self._path}/find{where}", FileList)).items
 
-    def stat(self, path: str, *, follow: bool = False, user: str | None = None) -> FileView:
+    def stat(self, path: str, *, follow: bool = False, user: str | int | None = None) -> FileView:
         """What is known about one file or folder; with `follow` about what a link leads to.
 
         Example:
@@ -67,7 +67,7 @@ class FileTree(FileBase):
         where = exchange.query(path=path, follow=follow or None, user=user)
         return self._transport.call("GET", f"{self._path}/stat{where}", FileView)
 
-    def exists(self, path: str, *, user: str | None = None) -> bool:
+    def exists(self, path: str, *, user: str | int | None = None) -> bool:
         """Whether there is such a file or folder.
 
         Example:
@@ -83,7 +83,7 @@ class FileTree(FileBase):
         return True
 
     def remove(
-        self, path: str, *, recursive: bool = False, missing_ok: bool = False, user: str | None = None
+        self, path: str, *, recursive: bool = False, missing_ok: bool = False, user: str | int | None = None
     ) -> None:
         """Remove a file or an empty folder; with `recursive` a folder and all that is in it.
 
@@ -93,7 +93,7 @@ class FileTree(FileBase):
         where = exchange.query(path=path, recursive=recursive or None, missing_ok=missing_ok or None, user=user)
         self._transport.fetch("DELETE", f"{self._path}{where}", read_s=_LONG_S)
 
-    def mkdir(self, path: str, *, user: str | None = None) -> None:
+    def mkdir(self, path: str, *, user: str | int | None = None) -> None:
         """Make a folder and those above it; one that is there already is fine.
 
         Example:
@@ -109,7 +109,7 @@ class FileTree(FileBase):
         *,
         overwrite: bool = True,
         parents: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> None:
         """Move or rename a file or folder. With `parents` the folders on the way are made.
 
@@ -126,7 +126,7 @@ class FileTree(FileBase):
         *,
         overwrite: bool = True,
         parents: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> FileView:
         """Copy a file, or a folder with all that is in it, inside the sandbox.
 
@@ -136,7 +136,7 @@ class FileTree(FileBase):
         body = FileCopy(source=source, target=target, overwrite=overwrite, parents=parents, user=user)
         return self._transport.call("POST", f"{self._path}/copy", FileView, body, read_s=_LONG_S)
 
-    def chmod(self, path: str, mode: int, *, recursive: bool = False, user: str | None = None) -> FileView:
+    def chmod(self, path: str, mode: int, *, recursive: bool = False, user: str | int | None = None) -> FileView:
         """Change the rights of a file or folder.
 
         Example:
@@ -152,7 +152,7 @@ class FileTree(FileBase):
         group: str | int | None = None,
         *,
         recursive: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> FileView:
         """Change the owner or the group, by name or number; this needs the rights of `root`.
 
@@ -168,7 +168,7 @@ class FileTree(FileBase):
         )
         return self._transport.call("POST", f"{self._path}/chown", FileView, body, read_s=_LONG_S)
 
-    def symlink(self, path: str, target: str, *, user: str | None = None) -> FileView:
+    def symlink(self, path: str, target: str, *, user: str | int | None = None) -> FileView:
         """Make `path` a link that says `target`, word for word.
 
         Example:
@@ -183,7 +183,7 @@ class FileTree(FileBase):
         *,
         accessed_at: datetime | None = None,
         modified_at: datetime | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> FileView:
         """Set the times of a file, to now if none is given; a file that is not there is made, empty.
 
@@ -193,7 +193,7 @@ class FileTree(FileBase):
         body = FileTouch(path=path, accessed_at=accessed_at, modified_at=modified_at, user=user)
         return self._transport.call("POST", f"{self._path}/touch", FileView, body)
 
-    def attributes(self, path: str, *, user: str | None = None) -> dict[str, bytes]:
+    def attributes(self, path: str, *, user: str | int | None = None) -> dict[str, bytes]:
         """The extended attributes of a file.
 
         Example:
@@ -202,7 +202,7 @@ class FileTree(FileBase):
         where = exchange.query(path=path, user=user)
         return (self._transport.call("GET", f"{self._path}/attributes{where}", AttributesView)).attributes
 
-    def set_attribute(self, path: str, name: str, value: bytes | None, *, user: str | None = None) -> None:
+    def set_attribute(self, path: str, name: str, value: bytes | None, *, user: str | int | None = None) -> None:
         """Set an extended attribute, such as `user.origin`; None removes it.
 
         Example:

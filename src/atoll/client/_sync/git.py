@@ -45,7 +45,7 @@ class Git:
         depth: int | None = None,
         username: str | None = None,
         password: str | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         timeout_s: float = 600,
     ) -> GitDone:
         """Clone a repository. User name and password are used for this call and kept nowhere.
@@ -66,7 +66,7 @@ class Git:
         read_s = timeout_s + limits.CLIENT_GRACE_S
         return self._transport.call("POST", f"{self._path}/clone", GitDone, body, read_s=read_s)
 
-    def status(self, path: str, *, user: str | None = None) -> GitStatus:
+    def status(self, path: str, *, user: str | int | None = None) -> GitStatus:
         """The branch, how far it is from its upstream, and which files have changed.
 
         Example:
@@ -76,7 +76,7 @@ class Git:
             "GET", f"{self._path}/status{exchange.query(path=path, user=user)}", GitStatus
         )
 
-    def add(self, path: str, files: Files | None = None, *, user: str | None = None) -> GitDone:
+    def add(self, path: str, files: Files | None = None, *, user: str | int | None = None) -> GitDone:
         """Stage files; without names, all that has changed.
 
         Example:
@@ -94,7 +94,7 @@ class Git:
         author_email: str | None = None,
         all: bool = False,
         allow_empty: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> GitDone:
         """Commit what is staged; with `all`, also changes of files that git knows.
 
@@ -112,7 +112,7 @@ class Git:
         )
         return self._transport.call("POST", f"{self._path}/commit", GitDone, body)
 
-    def branches(self, path: str, *, user: str | None = None) -> Branches:
+    def branches(self, path: str, *, user: str | int | None = None) -> Branches:
         """The local branches.
 
         Example:
@@ -122,7 +122,7 @@ class Git:
         return (self._transport.call("GET", where, GitBranches)).items
 
     def branch(
-        self, path: str, name: str, *, start: str | None = None, delete: bool = False, user: str | None = None
+        self, path: str, name: str, *, start: str | None = None, delete: bool = False, user: str | int | None = None
     ) -> GitDone:
         """Make a branch, or delete it.
 
@@ -132,7 +132,7 @@ class Git:
         body = GitBranchChange(path=path, name=name, start=start, delete=delete, user=user)
         return self._transport.call("POST", f"{self._path}/branches", GitDone, body)
 
-    def checkout(self, path: str, target: str, *, create: bool = False, user: str | None = None) -> GitDone:
+    def checkout(self, path: str, target: str, *, create: bool = False, user: str | int | None = None) -> GitDone:
         """Go to a branch or commit; with `create`, to a new branch.
 
         Example:
@@ -149,7 +149,7 @@ class Git:
         branch: str | None = None,
         username: str | None = None,
         password: str | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         timeout_s: float = 600,
     ) -> GitDone:
         """Pull from a remote.
@@ -179,7 +179,7 @@ class Git:
         password: str | None = None,
         set_upstream: bool = False,
         force: bool = False,
-        user: str | None = None,
+        user: str | int | None = None,
         timeout_s: float = 600,
     ) -> GitDone:
         """Push to a remote.
@@ -201,7 +201,9 @@ class Git:
         read_s = timeout_s + limits.CLIENT_GRACE_S
         return self._transport.call("POST", f"{self._path}/push", GitDone, body, read_s=read_s)
 
-    def log(self, path: str, *, count: int = 30, revision: str | None = None, user: str | None = None) -> Commits:
+    def log(
+        self, path: str, *, count: int = 30, revision: str | None = None, user: str | int | None = None
+    ) -> Commits:
         """The newest commits, newest first.
 
         Example:
@@ -217,7 +219,7 @@ class Git:
         *,
         staged: bool = False,
         base: str | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
     ) -> GitDiff:
         """The changes as a patch: what is not staged, what is (`staged`), or all since another commit (`base`).
 

@@ -70,15 +70,28 @@ class Process:
                     raise
                 sleep(exchange.backoff_s(attempt, random.random()))  # noqa: S311
 
-    def _attached(self) -> Iterator[Event]:
+    def read(self) -> list[Event]:
+        """What came since the last reader stopped, as events, without waiting for more.
+
+        Example:
+            for event in p.read():
+                print(event)
+        """
+        if self._reader.exited is not None:
+            return []
+        return [event for event in self._attached(follow=False)]
+
+    def _attached(self, *, follow: bool = True) -> Iterator[Event]:
         offsets = self._reader.offsets
-        where = exchange.query(stdout_offset=offsets["stdout"], stderr_offset=offsets["stderr"])
+        until_now = None if follow else False
+        where = exchange.query(stdout_offset=offsets["stdout"], stderr_offset=offsets["stderr"], follow=until_now)
         with self._transport.stream("GET", f"{self._path}/output{where}", accept=exchange.FRAMES) as response:
             self._reader.connected()
             for data in response.iter_raw():
                 for event in self._reader.feed(data):
                     yield event
-        self._reader.check_complete()
+        if follow:
+            self._reader.check_complete()
 
     def wait(self, *, check: bool = False) -> CommandResult:
         """Wait for its end. The result has the output that was not read before.

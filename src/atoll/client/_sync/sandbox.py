@@ -189,7 +189,7 @@ class Sandbox(States):
     def list(
         cls,
         *,
-        state: str | None = None,
+        state: str | Sequence[str] | None = None,
         template: str | None = None,
         name: str | None = None,
         metadata: Mapping[str, str] | None = None,
@@ -199,7 +199,7 @@ class Sandbox(States):
         url: str | None = None,
         api_key: str | None = None,
     ) -> Iterator[SandboxView]:
-        """Your sandboxes, newest first, page by page as you go on; at most `limit`.
+        """Your sandboxes, newest first, page by page as you go on; at most `limit`. `state` is one or several.
 
         Example:
             for info in Sandbox.list(state="running", metadata={"run": "7"}):
@@ -225,7 +225,7 @@ class Sandbox(States):
     def count(
         cls,
         *,
-        state: str | None = None,
+        state: str | Sequence[str] | None = None,
         template: str | None = None,
         name: str | None = None,
         metadata: Mapping[str, str] | None = None,
@@ -265,7 +265,7 @@ class Sandbox(States):
         *,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        user: str | None = None,
+        user: str | int | None = None,
         login: bool = False,
         tag: str | None = None,
     ) -> Shell:

@@ -114,6 +114,6 @@ class Shell:
 
 
 def shell_start(
-    env: Mapping[str, str] | None, cwd: str | None, user: str | None, login: bool, tag: str | None
+    env: Mapping[str, str] | None, cwd: str | None, user: str | int | None, login: bool, tag: str | None
 ) -> ShellStart:
     return ShellStart(env=dict(env or {}), cwd=cwd, user=user, login=login, tag=tag)

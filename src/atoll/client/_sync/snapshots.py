@@ -14,7 +14,7 @@ from atoll.client._local import LocalTarget, open_source
 from atoll.client._progress import Meter, Progress
 from atoll.client._twins import chunks
 from atoll.model import ids, limits
-from atoll.wire.public import SnapshotDiff, SnapshotPage, SnapshotView
+from atoll.wire.public import SnapshotDiff, SnapshotPage, SnapshotSpace, SnapshotView
 
 _PATH = "/v1/snapshots"
 _RAW = "application/octet-stream"
@@ -69,6 +69,22 @@ class Snapshot:
         transport = Transport.acquire(discover(url, api_key, os.environ))
         try:
             return transport.call("GET", f"{_PATH}/{exchange.segment(id_or_name)}", SnapshotView)
+        finally:
+            transport.release()
+
+    @classmethod
+    def space(
+        cls, snapshot: str | SnapshotView, *, url: str | None = None, api_key: str | None = None
+    ) -> SnapshotSpace:
+        """What a snapshot takes on the disk now: what is its own is free again when it is deleted. Takes seconds.
+
+        Example:
+            print((Snapshot.space("ready")).own_bytes)
+        """
+        transport = Transport.acquire(discover(url, api_key, os.environ))
+        try:
+            path = f"{_PATH}/{exchange.segment(exchange.snapshot_id(snapshot))}/space"
+            return transport.call("GET", path, SnapshotSpace, read_s=limits.CLIENT_STATE_S_MAX)
         finally:
             transport.release()
 

@@ -33,7 +33,7 @@ class Usage:
         url: str | None = None,
         api_key: str | None = None,
     ) -> UsageReport:
-        """Sums up to a moment ago. `by` is "day", "template", "sandbox", "key" or "label:<key of metadata>".
+        """Sums up to a moment ago. `by` is "day", "template", "sandbox", "key" or "label:<key>"; or "tenant".
 
         Example:
             report = Usage.report(by="label:run", metadata={"team": "a"})

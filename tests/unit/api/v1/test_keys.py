@@ -75,7 +75,9 @@ async def test_a_rate_is_told_and_kept(edge: Any) -> None:
     refused = await caller.ask("GET", "/v1/sandboxes")
     assert (refused.status, refused.json()["code"]) == (429, "rate_limited")
     assert int(refused.headers["retry-after"]) >= 1
-    assert refused.headers["ratelimit-remaining"] == "0"
+    assert (refused.headers["ratelimit-limit"], refused.headers["ratelimit-remaining"]) == ("2", "0")
+    never = await key(edge, quota={"requests_per_second": 0})
+    assert (await never.ask("GET", "/v1/sandboxes")).headers["ratelimit-limit"] == "0"
 
 
 async def test_a_repeated_create_answers_with_the_same_sandbox(edge: Any) -> None:
@@ -90,12 +92,16 @@ async def test_a_repeated_create_answers_with_the_same_sandbox(edge: Any) -> Non
 
 async def test_requests_are_in_the_audit_log_with_their_result(edge: Any) -> None:
     reader = await key(edge, scopes=["read"])
-    await edge.ask("POST", "/v1/sandboxes", {})
+    made = (await edge.ask("POST", "/v1/sandboxes", {})).json()["sandbox"]["id"]
+    await edge.ask("DELETE", "/v1/webhooks/none")
     await reader.ask("POST", "/v1/sandboxes", {}, headers={"x-request-id": "mine"})
     await edge.control.accounts.events.flush()
     found = (await edge.ask("GET", "/v1/events?action=POST%20/v1/sandboxes")).json()["items"]
     assert [one["result"] for one in found] == ["ok", "scope_missing"]
     assert found[1]["request_id"] == "mine"
+    assert found[0]["target"] == made
+    (gone,) = (await edge.ask("GET", "/v1/events?action=DELETE*")).json()["items"]
+    assert (gone["target"], gone["result"]) == ("none", "webhook_not_found")
     after = (await edge.ask("GET", f"/v1/events?after={found[0]['number']}&action=POST*")).json()
     assert [one["number"] for one in after["items"]] == [found[1]["number"]]
     for query in ("limit=0", "wait_s=-1", "after=-1", "since=2026-01-01T00:00:00", "target=%00", "nonsense=1"):

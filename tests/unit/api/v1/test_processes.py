@@ -66,7 +66,7 @@ async def test_what_fails_before_the_first_event_has_its_own_status(inside: Any)
 async def test_input_goes_in_and_a_signal_ends_it(inside: Any) -> None:
     started = (await inside.ask("POST", "~/processes?follow=false", {"cmd": "cat", "stdin": True})).json()
     written = await inside.ask("POST", f"~/processes/{started['id']}/stdin?close=true", b"hello")
-    assert written.json() == {"written": 5}
+    assert written.json() == {"written": 5, "offset": 5}
     events = (await inside.ask("GET", f"~/processes/{started['pid']}/output")).lines()
     assert base64.b64decode(events[1]["data"]) == b"hello"
     sleeper = (await inside.ask("POST", "~/processes?follow=false", {"cmd": "sleep 100"})).json()

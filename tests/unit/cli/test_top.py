@@ -1,0 +1,50 @@
+"""What `atoll sandbox top` shows of two looks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from atoll.cli.top import screen
+from atoll.wire.public import MetricsView, ProcessUsage
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def look(after_s: float, cpu_s: float) -> MetricsView:
+    return MetricsView(
+        at=AT + timedelta(seconds=after_s),
+        cpu_count=2,
+        cpu_s=cpu_s,
+        load=[],
+        memory_total_bytes=2**30,
+        memory_available_bytes=2**29,
+        disk_total_bytes=10 * 2**30,
+        disk_available_bytes=9 * 2**30,
+        processes=3,
+        threads=4,
+        network_received_bytes=0,
+        network_sent_bytes=0,
+        oom_kills=0,
+    )
+
+
+def usage(pid: int, cpu_s: float) -> ProcessUsage:
+    return ProcessUsage(
+        pid=pid,
+        parent=1,
+        name="a",
+        command=f"program-{pid}",
+        state="R",
+        uid=1000,
+        cpu_s=cpu_s,
+        memory_bytes=1,
+        threads=1,
+    )
+
+
+def test_one_that_has_just_begun_counts_and_one_that_ended_did_too() -> None:
+    """Process 7 is new, 5 was there, and another one used a second and is gone."""
+    lines = screen("sb", look(0, 10), look(2, 13), {5: 4.0, 6: 3.0}, [usage(5, 4.5), usage(7, 1.5)], 20)
+    assert lines[1].startswith("cpu 150% of 2 cores  memory 512MiB of 1GiB  disk 1GiB of 10GiB")
+    assert [line.split()[2] for line in lines[-2:]] == ["75%", "25%"]
+    assert "program-7" in lines[-2]
