@@ -20,6 +20,10 @@ hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=No
 hypothesis.settings.register_profile("fuzz", max_examples=2_000, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("repeatable")
 
+# Programs that tests start are compiled once, also where the environment says otherwise: half of each start was that.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Layout.from_environment().cache / "pycache"))
+
 
 @pytest.fixture(scope="session")
 def layout() -> Layout:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 from atoll import Sandbox, Snapshot, Volume
 from atoll.model import ids
 from atoll.model.errors import AtollError
+from atoll.node import warmimages
 from atoll.testing.faults import FaultyServer, Mode
 from tests.waiting import wait_until
 
@@ -27,10 +29,15 @@ LOOP = "i=0; while true; do i=$((i+1)); echo $i > /tmp/next; mv /tmp/next /tmp/c
 
 
 class Stage:
-    """A server with a sandbox that works, a snapshot of it, its file, and a volume with a snapshot."""
+    """A server with a sandbox that works, a snapshot of it, its file, and a volume with a snapshot.
 
-    def __init__(self, server: FaultyServer, folder: Path) -> None:
+    With `pooled`, boxes wait on it for something to live.
+    """
+
+    def __init__(self, server: FaultyServer, folder: Path, *, pooled: bool = False) -> None:
         self.server = server
+        self.pooled = pooled
+        self.wait_pool()
         self.file = folder / "kept.atoll"
         self.out = folder / "out.atoll"
         sandbox = server.create("busybox", timeout_s=3600)
@@ -70,6 +77,28 @@ class Stage:
         found = {f"snapshot {one.name}" for one in Snapshot.list(**self.own)}
         found |= {f"volume {one.name}" for one in Volume.list(**self.own)}
         return found | {f"snapshot of data {one.name}" for one in Volume.snapshots("data", **self.own)}
+
+    def wait_pool(self) -> None:
+        """Until as many wait as should: nothing is made in advance any more."""
+
+        def full() -> bool:
+            count = self.server.status()["warm"].get("busybox", {"live": 0, "shells": 0})
+            return bool(count["live"] and count["shells"])
+
+        if self.pooled:
+            wait_until(full, SETTLED_S, "the pool is full")
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The journal. What is taken down meanwhile is not in it."""
+        found = []
+        for path in (self.server.data / "journal").glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(json.loads(path.read_text()))
+        return found
+
+    def waiting(self) -> set[str]:
+        """The boxes that are nobody's."""
+        return {entry["box_id"] for entry in self.entries() if not entry["sandbox_id"]}
 
     def sandboxes(self) -> set[str]:
         return {row["id"] for row in self.server.rows() if row["state"] not in ("killed", "failed")}
@@ -168,6 +197,17 @@ def _resume(stage: Stage) -> None:
         sandbox.resume(timeout_s=3600)
 
 
+def _is_awake(stage: Stage) -> bool:
+    """And itself: what it had written, and what it was doing."""
+    if _is_paused(stage):
+        return False
+    with stage.sandbox() as sandbox:
+        assert sandbox.files.read("/root/big", user="root") == "now"
+        first = int(sandbox.files.read("/tmp/count", user="root") or 0)
+        wait_until(lambda: int(sandbox.files.read("/tmp/count", user="root") or 0) > first, SETTLED_S, "it goes on")
+    return True
+
+
 def _snapshot(stage: Stage) -> None:
     with stage.sandbox() as sandbox:
         sandbox.snapshot("third")
@@ -217,7 +257,7 @@ CASES = [
     Case("rollback", _rollback, _is_back, _work_again),
     Case("file restore", _restore_file, _is_back, _forget_file),
     Case("pause", _pause, _is_paused, _resume),
-    Case("resume", _resume, lambda stage: not _is_paused(stage), lambda stage: None, ready=_pause),
+    Case("resume", _resume, _is_awake, lambda stage: None, ready=_pause),
     Case(
         "snapshot",
         _snapshot,
@@ -225,7 +265,31 @@ CASES = [
         lambda stage: Snapshot.delete("third", **stage.own),
     ),
     Case("fork", _fork, _has_forks, _end_forks),
+    Case(
+        "snapshot delete",
+        lambda stage: Snapshot.delete("third", **stage.own),
+        lambda stage: "snapshot third" not in stage.names(),
+        lambda stage: None,
+        ready=_snapshot,
+    ),
+    Case(
+        "volume delete",
+        lambda stage: Volume.delete("copy", **stage.own),
+        lambda stage: "volume copy" not in stage.names(),
+        lambda stage: None,
+        ready=lambda stage: void(Volume.create("copy", source="data", **stage.own)),
+    ),
+    Case(
+        "volume write",
+        lambda stage: stage.write("then"),
+        lambda stage: stage.note() == "then",
+        lambda stage: stage.write("now"),
+    ),
 ]
+
+
+MOVING_IN = [case for case in CASES if case.name in ("resume", "rollback", "fork")]
+"""What may use a box that waited."""
 
 
 def void(_value: object) -> None:
@@ -235,10 +299,14 @@ def void(_value: object) -> None:
 def steps_of(stage: Stage, case: Case, mode: Mode) -> int:
     """How many steps the operation has when all goes well."""
     case.ready(stage)
+    stage.wait_pool()
+    waited = stage.waiting()
     stage.server.plan.set(mode, NEVER)
     case.act(stage)
     steps = stage.server.plan.set("off")
     assert case.made(stage)
+    moved = {entry["box_id"] for entry in stage.entries() if entry["sandbox_id"]} & waited
+    assert bool(moved) == stage.pooled, "whether a box that waited is used"
     case.undo(stage)
     return steps
 
@@ -246,6 +314,7 @@ def steps_of(stage: Stage, case: Case, mode: Mode) -> int:
 def attempt(stage: Stage, case: Case, mode: Mode, at: int) -> str:
     """Let it fail at a step, look at everything, and let it succeed. Answers the code of the error, or ""."""
     case.ready(stage)
+    stage.wait_pool()
     stage.server.plan.set(mode, at)
     code = ""
     try:
@@ -287,14 +356,18 @@ def strays(stage: Stage) -> list[str]:
     found = list(half)
     for folder in ("images", "pool/snapshots", "pool/volumes"):
         there = {path.name for path in (server.data / folder).iterdir() if path.name != ".empty"}
+        there = {name for name in there if not (stage.pooled and name.startswith(warmimages.PREFIX))}
         asleep = {one for one in there if ids.is_id(ids.PAUSE, one)}
         found += [f"{folder}/{one}" for one in (there - asleep) ^ known[folder]]
         if folder != "pool/volumes":
             sleepers = {_sleeper(server.data / "images" / one) for one in asleep}
             found += [f"{folder} of the paused: {sleepers}, not {paused}"] * (sleepers != paused)
-    journal = {json.loads(path.read_text())["sandbox_id"] for path in (server.data / "journal").glob("*.json")}
-    found += [f"journal: {one}" for one in journal ^ running]
-    found += [f"boxes: {server.boxes()}"] * (len(server.boxes()) != len(running))
+    entries = stage.entries()
+    journal = Counter(entry["sandbox_id"] for entry in entries if entry["sandbox_id"] or not stage.pooled)
+    found += [f"journal: {one}" for one in journal if journal[one] > 1 or one not in running]
+    found += [f"not in the journal: {one}" for one in running if one not in journal]
+    recorded = {entry["box_id"] for entry in entries}
+    found += [f"boxes: {recorded ^ server.boxes()}"] * (recorded != server.boxes())
     return found
 
 

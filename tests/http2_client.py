@@ -25,8 +25,8 @@ class Http2Client:
         context = ssl.create_default_context(cafile=str(ca))
         context.set_alpn_protocols(["h2"])
         plain = socket.create_connection((str(address.hostname), address.port or 443), timeout=20)
-        self._socket = context.wrap_socket(plain, server_hostname="localhost")
-        assert self._socket.selected_alpn_protocol() == "h2"
+        self.socket = context.wrap_socket(plain, server_hostname="localhost")
+        assert self.socket.selected_alpn_protocol() == "h2"
         config = h2.config.H2Configuration(
             client_side=True,
             header_encoding="latin-1",
@@ -49,12 +49,12 @@ class Http2Client:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._socket.close()
+        self.socket.close()
 
     def flush(self) -> None:
         data = self.state.data_to_send()
         if data:
-            self._socket.sendall(data)
+            self.socket.sendall(data)
 
     def ask(self, host: str, path: str = "/", method: str = "GET", *, end: bool = True, **headers: str) -> int:
         """Send the head of a request; the number of its stream."""
@@ -86,7 +86,7 @@ class Http2Client:
 
     def hear(self) -> None:
         """Take what comes next."""
-        data = self._socket.recv(65536)
+        data = self.socket.recv(65536)
         self.closed = self.closed or not data
         for event in self.state.receive_data(data):
             self._take(event)

@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
@@ -28,7 +28,7 @@ from bench_neighbours import SANDBOXES, neighbours
 from bench_pool import burst, claims, listing
 from bench_port import port
 from bench_row import Row, p50, timed_ms
-from bench_state import state
+from bench_state import PARTS, state
 
 from atoll.node.install.layout import Layout
 from atoll.testing import scratch
@@ -43,6 +43,7 @@ class Bench:
     bare: Bare
     rounds: int
     sandboxes: int
+    parts: Sequence[str]
 
 
 def create(bench: Bench) -> Iterator[Row]:
@@ -107,7 +108,7 @@ BENCHES: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "code": lambda bench: code(bench.server, bench.rounds),
     "evaluate": lambda bench: evaluate(bench.rounds),
     "first_result": lambda bench: first_result(bench.rounds),
-    "state": lambda bench: state(bench.rounds),
+    "state": lambda bench: state(bench.rounds, bench.parts),
     "port": lambda bench: port(bench.server, bench.rounds),
     "egress": lambda bench: egress(bench.rounds),
     "e2b": lambda bench: e2b(bench.rounds),
@@ -123,14 +124,14 @@ BY_NAME_ONLY: dict[str, Callable[[Bench], Iterator[Row]]] = {
 
 
 @contextmanager
-def prepared(rounds: int, sandboxes: int) -> Iterator[Bench]:
+def prepared(rounds: int, sandboxes: int, parts: Sequence[str]) -> Iterator[Bench]:
     layout = Layout.from_environment()
     folder = scratch.data_dir_create(layout)
     server = Server(folder, {})
     try:
         server.start()
         with Bare.open(layout, folder) as bare:
-            yield Bench(server, bare, rounds, sandboxes)
+            yield Bench(server, bare, rounds, sandboxes, parts)
     finally:
         server.close()
         scratch.data_dir_remove(folder)
@@ -150,6 +151,9 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="which measurements; all that take seconds if none is named")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--sandboxes", type=int, default=SANDBOXES, help="how many `neighbours` makes")
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=PARTS, help="which of `state`; all if none is named"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if unknown := set(options.names) - set(BENCHES | BY_NAME_ONLY):
@@ -157,7 +161,7 @@ def main() -> int:
             f"no such measurement: {', '.join(sorted(unknown))}; there are {', '.join(BENCHES | BY_NAME_ONLY)}"
         )
     rows: list[Row] = []
-    with prepared(options.rounds, options.sandboxes) as bench:
+    with prepared(options.rounds, options.sandboxes, options.parts) as bench:
         for name in options.names or BENCHES:
             for row in (BENCHES | BY_NAME_ONLY)[name](bench):
                 rows.append(row)

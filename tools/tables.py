@@ -32,6 +32,7 @@ OTHER_VARIABLES = {
     "ATOLL_URL": "The server that the SDK and the CLI talk to; without it, the one on this machine.",
     "ATOLL_API_KEY": "The key that they send; without it, the one in the data directory of the local server.",
     "ATOLL_CA": "A file with the CA that the SDK and the CLI trust; for the local server it is found by itself.",
+    "ATOLL_PROCESS": "Inside a sandbox: the id of the process that a program came from; daemons are found by it.",
     "ATOLL_RUNSC_URL": "Set-up: where to fetch an official runsc release, with `<address>.sha512` beside it.",
 }
 

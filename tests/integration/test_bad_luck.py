@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import httpx2
 import pytest
@@ -21,9 +22,18 @@ pytestmark = pytest.mark.real
 MakeServer = Callable[..., Server]
 
 
-def test_a_sandbox_outlives_a_kill_of_the_server(make_server: MakeServer) -> None:
+@pytest.fixture
+def server(server: Server) -> Iterator[Server]:
+    """The server of this module, which every test may kill: it has nothing before, and nothing is left afterwards."""
+    assert not server.boxes()
+    yield server
+    for sandbox in server.sandboxes():
+        server.connect(sandbox["id"]).kill()
+    wait_until(lambda: not server.boxes(), 10, "nothing is left")
+
+
+def test_a_sandbox_outlives_a_kill_of_the_server(server: Server) -> None:
     """The same id, the same processes, the same files; and it answers."""
-    server = make_server()
     sandbox = server.create(timeout_s=600, env={"KEPT": "yes"})
     counter = sandbox.commands.start("i=0; while true; do i=$((i+1)); echo $i > count; sleep 0.01; done")
     sandbox.files.write("note.txt", "before")
@@ -41,17 +51,27 @@ def test_a_sandbox_outlives_a_kill_of_the_server(make_server: MakeServer) -> Non
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_kill_at_any_moment_of_a_create_leaves_nothing_half_made(make_server: MakeServer) -> None:
-    """Kill the server some milliseconds into a create, again and again, until the moments cover all of it."""
-    server = make_server()
-    for delay_ms in (2, 10, 30, 60, 100, 180):
-        attempt = threading.Thread(target=_create_quietly, args=(server,))
-        attempt.start()
-        time.sleep(delay_ms / 1000)
-        server.kill()
+def test_a_kill_at_any_moment_of_a_create_leaves_nothing_half_made(server: Server) -> None:
+    """Kill the server while several creates are at moments that cover all of one, from its first step to its last."""
+    for moments_ms in ((2, 10, 30, 60, 100), (50, 150, 300, 450, 600)):
+        kill_in_the_middle(server, [functools.partial(_create_quietly, server)] * len(moments_ms), moments_ms)
+
+
+def kill_in_the_middle(server: Server, acts: Sequence[Callable[[], None]], moments_ms: Sequence[int]) -> None:
+    """Begin each act so many milliseconds before one kill of the server; afterwards host and database agree."""
+    attempts = []
+    last_ms = max(moments_ms)
+    began_s = time.monotonic()
+    for act, moment_ms in sorted(zip(acts, moments_ms, strict=True), key=lambda pair: -pair[1]):
+        time.sleep(max(0.0, began_s + (last_ms - moment_ms) / 1000 - time.monotonic()))
+        attempts.append(threading.Thread(target=act))
+        attempts[-1].start()
+    time.sleep(max(0.0, began_s + last_ms / 1000 - time.monotonic()))
+    server.kill()
+    for attempt in attempts:
         attempt.join()
-        server.start()
-        agrees(server)
+    server.start()
+    agrees(server)
 
 
 def _create_quietly(server: Server) -> None:
@@ -72,17 +92,11 @@ def agrees(server: Server) -> None:
 
 
 @pytest.mark.slow
-def test_a_kill_during_a_kill_is_finished_by_the_next_start(make_server: MakeServer) -> None:
-    server = make_server()
-    for delay_ms in (1, 4, 10, 20, 40):
-        sandbox = server.create(timeout_s=600)
-        attempt = threading.Thread(target=_kill_quietly, args=(server, sandbox.id))
-        attempt.start()
-        time.sleep(delay_ms / 1000)
-        server.kill()
-        attempt.join()
-        server.start()
-        agrees(server)
+def test_a_kill_during_a_kill_is_finished_by_the_next_start(server: Server) -> None:
+    for moments_ms in ((1, 4, 10, 20), (15, 40, 80)):
+        sandboxes = [server.create("base", timeout_s=600) for _ in moments_ms]
+        acts = [functools.partial(_kill_quietly, server, sandbox.id) for sandbox in sandboxes]
+        kill_in_the_middle(server, acts, moments_ms)
 
 
 def _kill_quietly(server: Server, sandbox_id: str) -> None:
@@ -92,9 +106,8 @@ def _kill_quietly(server: Server, sandbox_id: str) -> None:
         return
 
 
-def test_a_killed_sentry_is_a_failed_sandbox(make_server: MakeServer) -> None:
+def test_a_killed_sentry_is_a_failed_sandbox(server: Server) -> None:
     """Failed with a reason within two seconds, and nothing left within ten."""
-    server = make_server()
     sandbox, neighbour = server.create(), server.create()
     box = server.box_of(sandbox.id)
     _kill_sentry(server, box)
@@ -104,8 +117,7 @@ def test_a_killed_sentry_is_a_failed_sandbox(make_server: MakeServer) -> None:
     assert neighbour.commands.run("echo fine").stdout == "fine\n"
 
 
-def test_a_killed_guest_is_a_failed_sandbox(make_server: MakeServer) -> None:
-    server = make_server()
+def test_a_killed_guest_is_a_failed_sandbox(server: Server) -> None:
     sandbox = server.create()
     box = server.box_of(sandbox.id)
     try:
@@ -117,8 +129,7 @@ def test_a_killed_guest_is_a_failed_sandbox(make_server: MakeServer) -> None:
     wait_until(lambda: box not in server.boxes(), 10)
 
 
-def test_a_sandbox_that_died_while_the_server_was_down(make_server: MakeServer) -> None:
-    server = make_server()
+def test_a_sandbox_that_died_while_the_server_was_down(server: Server) -> None:
     sandbox = server.create(timeout_s=600)
     box = server.box_of(sandbox.id)
     server.kill()
@@ -128,8 +139,7 @@ def test_a_sandbox_that_died_while_the_server_was_down(make_server: MakeServer) 
     wait_until(lambda: not server.boxes(), 5)
 
 
-def test_a_stop_loses_no_sandbox(make_server: MakeServer) -> None:
-    server = make_server()
+def test_a_stop_loses_no_sandbox(server: Server) -> None:
     sandbox = server.create(timeout_s=600)
     assert server.stop() == 0
     assert server.boxes()
@@ -148,9 +158,9 @@ def test_a_drain_ends_them(make_server: MakeServer) -> None:
     assert (row["state"], row["end_reason"]) == ("killed", "server_drained")
 
 
-def test_two_servers_do_not_disturb_each_other(make_server: MakeServer) -> None:
+def test_two_servers_do_not_disturb_each_other(server: Server, make_server: MakeServer) -> None:
     """One is killed and comes back, sweeping what it does not know: the other's sandbox is not part of that."""
-    one, two = make_server(), make_server()
+    one, two = server, make_server()
     kept = two.create(timeout_s=600)
     lost = one.create(timeout_s=600)
     one.kill()
@@ -161,8 +171,7 @@ def test_two_servers_do_not_disturb_each_other(make_server: MakeServer) -> None:
         one.connect(kept.id)
 
 
-def test_a_second_server_on_one_data_directory_refuses(make_server: MakeServer) -> None:
-    server = make_server()
+def test_a_second_server_on_one_data_directory_refuses(server: Server) -> None:
     second = Server(server.data, {})
     with pytest.raises(AssertionError, match="ended"):
         second.start()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll import Volume
 from atoll.model.resources import Resources
 from atoll.node import cgroups, probes
 from atoll.node.names import HostNames
@@ -74,8 +75,18 @@ def test_a_host_that_is_not_set_up_fails_with_what_to_do(tmp_path: Path) -> None
 
 
 def test_gc_removes_what_nobody_owns_and_leaves_the_living(make_server: Callable[..., Server]) -> None:
+    """And all that somebody still needs: one that sleeps, what it sleeps in, snapshots, volumes."""
     server = make_server()
-    sandbox = server.create(timeout_s=600)
+    sandbox = server.create("base", timeout_s=600)
+    asleep, frozen = server.create("base", timeout_s=600), server.create("base", timeout_s=600)
+    asleep.files.write("kept", "kept")
+    snapshot = asleep.snapshot()
+    asleep.pause()
+    frozen.standby()
+    own = {"url": server.url, "api_key": server.key}
+    Volume.create("data", **own)
+    with Volume.files("data", **own) as files:
+        files.write("/kept", "kept")
     server.stop()
     names = HostNames.of(server.data)
     lost = "bx" + "0" * 36
@@ -88,4 +99,12 @@ def test_gc_removes_what_nobody_owns_and_leaves_the_living(make_server: Callable
     assert lost not in server.boxes()
     assert "lost" not in {item.box for item in server.inventory()}
     server.start()
-    assert server.connect(sandbox.id).commands.run("echo alive").stdout == "alive\n"
+    own = {"url": server.url, "api_key": server.key}
+    for one in (sandbox, frozen):
+        assert server.connect(one.id).commands.run("echo alive").stdout == "alive\n"
+    again = server.connect(asleep.id)
+    again.resume()
+    for one in (again, server.create(snapshot.id, timeout_s=600)):
+        assert one.files.read("kept") == "kept"
+    with Volume.files("data", **own) as files:
+        assert files.read("/kept") == "kept"

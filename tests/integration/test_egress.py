@@ -97,6 +97,16 @@ def test_requests_with_two_meanings_do_not_get_through(gate: Stage, servers: Ups
     assert "200 OK" in gate.python(talk.format(r"GET / HTTP/1.1\r\nHost: good.test:8080\r\n\r\n"))
 
 
+def test_no_header_takes_another_away(gate: Stage, servers: Upstream) -> None:
+    """What `Connection` names, a relay beyond would take out of the request: Host, or who asks. It ends here."""
+    gate.allow("good.test:8080")
+    said = gate.curl(GOOD, "-H", "Connection: Host, Authorization", "-H", "Authorization: mine", "-H", "Keep-Alive: 5")
+    lines = [line.lower() for line in said.splitlines()]
+    assert f"host: good.test:{HTTP_PORT}" in lines
+    assert "authorization: mine" in lines
+    assert not [line for line in lines if line.startswith(("connection:", "keep-alive:"))]
+
+
 def test_the_name_in_tls_must_be_the_name_that_was_asked_for(gate: Stage, servers: Upstream) -> None:
     gate.allow("good.test:8443")
     trust = ("--cacert", str(servers.ca_file))

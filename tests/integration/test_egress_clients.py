@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import importlib.metadata
+import json
 import mmap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from atoll.testing.server import Server
 from tests import upstream
 from tests.registries import BASE, PORT, WORD, Registries, registries
 from tests.upstream import TLS_PORT
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -191,23 +193,38 @@ def test_neither_the_value_nor_the_authoritys_key_is_ever_inside(
         "key in the other order": number[::-1],
         "key as text": pem.split(b"\n")[1],
     }
+    sandbox.files.write("/home/user/kept", placeholder)
     sandbox.pause()
-    found = {name for path in _asleep(server) for name, secret in wanted.items() if _contains(path, secret)}
+    image = _image(server, sandbox)
+    found = {
+        (kind, name)
+        for kind, paths in (("memory", _memory(server, image)), ("disk", _disk(server, image)))
+        for path in paths
+        for name, secret in wanted.items()
+        if _contains(path, secret)
+    }
     sandbox.resume()
-    assert found == {"placeholder"}
+    assert found == {("memory", "placeholder"), ("disk", "placeholder")}
 
 
-def _asleep(server: Server) -> list[Path]:
-    """The files that a paused sandbox consists of: its memory, and what it has written to its disk."""
-    memory = [path for path in (server.data / "images").rglob("*") if path.is_file() and path.suffix != ".json"]
-    assert memory
-    changed = [path for folder in ("home", "tmp", "root", "etc/ssl", "var/tmp") for path in _files(server, folder)]
-    return memory + changed
+def _image(server: Server, sandbox: Sandbox) -> str:
+    """What a paused sandbox sleeps in, once its own disk is in its place there."""
+    manifests = (server.data / "images").glob("*/manifest.json")
+    [image] = [path.parent.name for path in manifests if json.loads(path.read_bytes())["sandbox_id"] == sandbox.id]
+    pool = server.data / "pool"
+    elsewhere = ("sandboxes/*/home/user/kept", f"snapshots/{image}+")
+    wait_until(lambda: not any(any(pool.glob(one)) for one in elsewhere), 20, "its disk is in its place")
+    return image
 
 
-def _files(server: Server, folder: str) -> list[Path]:
-    disks = list((server.data / "pool" / "sandboxes").iterdir())
-    return [path for disk in disks for path in (disk / folder).rglob("*") if path.is_file() and not path.is_symlink()]
+def _memory(server: Server, image: str) -> list[Path]:
+    return [path for path in (server.data / "images" / image).iterdir() if path.suffix != ".json"]
+
+
+def _disk(server: Server, image: str) -> list[Path]:
+    """What a sandbox may have written to."""
+    folders = [server.data / "pool" / "snapshots" / image / name for name in ("home", "tmp", "root", "etc", "var/tmp")]
+    return [path for folder in folders for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
 
 
 def _contains(path: Path, wanted: bytes) -> bool:

@@ -36,6 +36,17 @@ while True:
 """
 
 
+# Holds one connection open, until somebody cuts it.
+HOLDER = f"""
+import socket
+link = socket.create_connection(("good.test", {HTTP_PORT}))
+link.sendall(b"GET /endless HTTP/1.1\\r\\nHost: good.test:{HTTP_PORT}\\r\\n\\r\\n")
+print(link.recv(100)[:12].decode(), flush=True)
+while link.recv(65536):
+    pass
+"""
+
+
 @pytest.fixture(scope="module")
 def server(servers: Upstream, make_data_dir: Callable[[], Path]) -> Iterator[Server]:
     running = Server(make_data_dir(), servers.settings)
@@ -153,3 +164,16 @@ def test_a_cap_is_for_the_whole_life(server: Server, servers: Upstream) -> None:
     sandbox.kill()
     sandbox.close()
     assert not (server.data / "network" / sandbox.id).exists()
+
+
+def test_a_server_that_stops_tells_of_the_connections_that_were_open(server: Server) -> None:
+    sandbox = server.create(policy=[f"good.test:{HTTP_PORT}"])
+    holder = sandbox.commands.start(["python3", "-c", HOLDER])
+    assert next(iter(holder)).data == b"HTTP/1.1 200\n"  # type: ignore[union-attr]
+    assert server.stop() == 0
+    server.start()
+    query = f"/v1/events?target={sandbox.id}&action=network.connection"
+    told = [event["detail"] for event in server.request("GET", query).json()["items"]]
+    assert [(event["name"], event["reason"]) for event in told] == [("good.test", "allowed")]
+    assert int(told[0]["bytes_down"]) > 0
+    server.connect(sandbox.id).kill()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from atoll.model import limits
 from atoll.model.policy import HttpRule
 from atoll.model.secret import Grant, Hidden, Secret
 from tests.egress_stage import BOX, Stage, stage
@@ -122,3 +124,26 @@ def test_questions_about_names_carry_nothing_out(gate: Stage, servers: Upstream)
     assert set(servers.asked) <= {"good.test"}
     long = ".".join(["x" * 60] * 5)
     assert gate.python(f"{ask}print(ask('{long}', 1))").strip() == "nothing"
+
+
+def test_questions_beyond_a_rate_reach_nobody(gate: Stage, servers: Upstream) -> None:
+    """A tunnel of names under a zone that may be reached is thin. The control: names are told before and after."""
+    gate.allow("*.good.test:8080")
+    servers.names |= {"before.good.test": [WEB], "after.good.test": [WEB]}
+    told = "import socket; print(socket.gethostbyname('{}.good.test'))"
+    assert gate.python(told.format("before")).strip() == WEB
+    flood = (
+        "import socket\n"
+        "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "for n in range(2000):\n"
+        "    name = b'\\x0a' + b'flood%05d' % n + b'\\x04good\\x04test\\0'\n"
+        "    s.sendto(b'\\x12\\x34\\x01\\0\\0\\1\\0\\0\\0\\0\\0\\0' + name + b'\\0\\1\\0\\1', ('10.0.0.1', 53))\n"
+    )
+    began_s = time.monotonic()
+    gate.python(flood)
+    time.sleep(1.2)  # the second of the flood is over
+    seconds = time.monotonic() - began_s
+    asked = [name for name in servers.asked if name.startswith("flood")]
+    assert 0 < len(asked) <= limits.DNS_QUERIES_PER_S * (seconds + 1)
+    assert len(asked) < 1000
+    assert gate.python(told.format("after")).strip() == WEB

@@ -210,8 +210,13 @@ def test_cp_copies_files_and_folders_both_ways(sandbox: Sandbox, server: Server,
     assert run_cp(server, "a", "b", cwd=tmp_path).returncode == 2
     missing = run_cp(server, f"{ident}:nothing", "x", cwd=tmp_path)
     assert (missing.returncode, "not_found" in missing.stderr) == (1, True)
-    missing = run_cp(server, "nothing", f"{ident}:x", cwd=tmp_path)
-    assert (missing.returncode, "local_file" in missing.stderr) == (1, True)
+    for arguments in (("nothing", f"{ident}:x"), (f"{ident}:cp/run.sh", "run.sh/x")):  # the latter is below a file
+        refused = run_cp(server, *arguments, cwd=tmp_path)
+        assert (refused.returncode, refused.stderr.startswith("error:"), "local_file" in refused.stderr) == (
+            1,
+            True,
+            True,
+        )
 
 
 def test_cp_shows_its_progress_on_a_terminal(sandbox: Sandbox, server: Server, tmp_path: Path) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import threading
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +35,7 @@ def make(images: Images, image_id: str = "one", *, passing: bool = False) -> Ima
     (folder / "checkpoint.img").write_bytes(b"c" * 1000)
     source = images.disk_path(image_id).parent.parent / "sandboxes" / image_id
     btrfs.subvolume_create(source)
+    (source / "kept").write_text("kept")
     images.disk_take(image_id, source)
     image = Image(image_id, Boot("h", "/a", "/r"), "token", "runsc", cpu_features(), file_hashes(folder))
     images.finish(image, passing=passing)
@@ -61,11 +68,11 @@ def test_many_who_ask_at_once_look_once(images: Images, monkeypatch: pytest.Monk
     image = make(images)
     looked: list[str] = []
 
-    def look(path: Path) -> str:
+    def look(path: Path, told: str) -> bool:
         looked.append(path.name)
-        return file_hash(path)
+        return file_hash(path) == told
 
-    monkeypatch.setattr("atoll.node.images.file_hash", look)
+    monkeypatch.setattr(images.key, "matches", look)
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(images.verify, [image] * 8))
     assert sorted(looked) == sorted(image.files)
@@ -106,3 +113,89 @@ def test_half_an_image_is_swept_away(images: Images) -> None:
     assert images.known() == ["one"]
     assert not half.exists()
     assert not images.disk_path("half").exists()
+
+
+class Roomless:
+    """No room at one of the steps that need some; with `lasting` at each one after it too."""
+
+    def __init__(self, at: int, lasting: bool) -> None:
+        self._left = at
+        self._lasting = lasting
+
+    def step(self) -> None:
+        self._left -= 1
+        if self._left == 0 or (self._lasting and self._left < 0):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def before(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def instead(*arguments: Any, **options: Any) -> Any:
+            self.step()
+            return call(*arguments, **options)
+
+        return instead
+
+
+@contextlib.contextmanager
+def no_room(at: int, lasting: bool) -> Iterator[None]:
+    luck = Roomless(at, lasting)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "rename", luck.before(Path.rename))
+        for name in ("snapshot_create", "read_only_set"):
+            patch.setattr(btrfs, name, luck.before(getattr(btrfs, name)))
+        yield
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_a_disk_that_cannot_be_lent_is_not_lost(images: Images, at: int, lasting: bool) -> None:
+    """Whatever the step without room: the image is whole, and the next who asks for its disk gets it."""
+    make(images)
+    target = images.disk_path("one").parent.parent / "sandboxes" / "box"
+    with no_room(at, lasting), pytest.raises(OSError, match="No space"):
+        images.disk_lend("one", target)
+    if target.exists():
+        btrfs.subvolume_delete(target)  # as is done with a box that came to nothing
+    images.find("one")
+    images.disk_lend("one", target)
+    assert (target / "kept").read_text() == "kept"
+    assert {path.name for path in images.disk_path("one").parent.iterdir()} == {"one"}
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_disk_that_cannot_be_kept_leaves_its_copy(images: Images, at: int, lasting: bool) -> None:
+    make(images)
+    box = images.disk_path("one").parent.parent / "sandboxes" / "one"
+    with no_room(at, lasting), pytest.raises(OSError, match="No space"):
+        images.disk_keep("one", box)
+    images.find("one")
+    assert (images.disk_path("one") / "kept").read_text() == "kept"
+    images.remove("one")
+    assert not list(images.disk_path("one").parent.iterdir())
+
+
+def test_a_look_at_all_disks_leaves_alone_what_is_about_to_change_places(
+    images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the two disks one would be taken for what a killed server left."""
+    make(images)
+    half, go_on = threading.Event(), threading.Event()
+    real = btrfs.read_only_set
+
+    def halfway(*arguments: Any) -> None:
+        half.set()
+        assert go_on.wait(10)
+        real(*arguments)
+
+    monkeypatch.setattr(btrfs, "read_only_set", halfway)
+    target = images.disk_path("one").parent.parent / "sandboxes" / "box"
+    with ThreadPoolExecutor() as threads:
+        lending = threads.submit(images.disk_lend, "one", target)
+        assert half.wait(10)
+        settling = threads.submit(images.settle_all)
+        time.sleep(0.1)
+        go_on.set()
+        lending.result(10)
+        settling.result(10)
+    assert (target / "kept").read_text() == "kept"
+    assert (images.disk_path("one") / "kept").read_text() == "kept"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ import pytest
 
 from atoll import Sandbox
 from atoll.testing.server import Server
+from tests import http2_acts
 from tests.http2_client import Http2Client
 from tests.ingress_stage import handshake, inside, name_of
 
@@ -258,4 +260,25 @@ def test_who_opens_streams_only_to_drop_them_is_hung_up_on(server: Server, sandb
         while not client.closed and client.goodbye is None:
             client.hear()
         assert client.goodbye in (Codes.ENHANCE_YOUR_CALM, None)
+    assert server.request("GET", "/health").status_code == 200
+
+
+@pytest.mark.parametrize("flood", ["priorities", "pings", "strangers"])
+def test_who_says_much_and_asks_for_nothing_is_hung_up_on(server: Server, ca: Path, flood: str) -> None:
+    """Positive control: what an honest client says beside its requests, a hundred times over."""
+    with Http2Client(server.url, ca) as client:
+        for turn in range(100):
+            stream = client.ask("localhost", "/health")
+            for _ in range(5):
+                client.state.prioritize(stream, weight=turn + 1)
+            client.state.ping(b"are you?")
+            client.flush()
+            assert client.hear_all(stream)[0] == 200
+    with Http2Client(server.url, ca) as client:
+        http2_acts.act(client.socket, flood, 30.0)
+        client.socket.settimeout(20)
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            while not client.closed and client.goodbye is None:
+                client.hear()
+            assert client.goodbye in (Codes.ENHANCE_YOUR_CALM, None)
     assert server.request("GET", "/health").status_code == 200

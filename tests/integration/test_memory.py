@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import time
 
@@ -94,6 +96,20 @@ def test_a_killed_server_leaves_the_guard_awake(server: Server) -> None:
     server.start()
     with server.connect(sandbox.id) as found:
         wait_ended(found, 0)
+
+
+def test_a_stuck_server_leaves_the_guard_awake(server: Server) -> None:
+    """Its connections stay open, and it says nothing: after a while the guard takes no silence for a look."""
+    with server.create("base", memory="512MiB") as sandbox:
+        moment = "not os.path.exists('/tmp/stuck') or time.time() < float(open('/tmp/stuck').read() or 'inf')"
+        hog_behind(server, sandbox, moment)
+        sandbox.files.write("/tmp/stuck", str(time.time() + limits.MEMORY_LEASE_S + 1))
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            time.sleep(limits.MEMORY_LEASE_S + 4)  # the hogs need less than one second to fill what there is
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        wait_ended(sandbox, 0)
 
 
 def test_a_fork_bomb_leaves_the_sandbox_usable(server: Server) -> None:

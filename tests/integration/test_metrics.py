@@ -14,6 +14,18 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.real
 
 
+def test_the_disk_is_the_sandboxs_own_and_time_that_was_used_stays_used(server: Server) -> None:
+    with server.create("base", disk="1GiB") as sandbox:
+        before = sandbox.metrics.now()
+        assert before.disk_total_bytes == 2**30
+        assert 2**30 - 64 * 2**20 < before.disk_available_bytes <= 2**30
+        sandbox.commands.run("head -c 300M /dev/zero > big; sync", check=True)
+        wait_until(lambda: sandbox.metrics.now().disk_available_bytes < 2**30 - 300 * 2**20, 40, "it is counted")
+        busy = sandbox.commands.run("timeout 1 bash -c 'while :; do :; done'")
+        assert busy.exit_code == 124
+        assert sandbox.metrics.now().cpu_s > before.cpu_s + 0.3  # though the program that used it is gone
+
+
 def test_metrics_now_per_process_and_over_time(server: Server) -> None:
     with server.create("base", memory="512MiB") as sandbox:
         busy = sandbox.commands.start("exec -a busy-one bash -c 'while :; do :; done'")

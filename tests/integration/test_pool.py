@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from atoll import Sandbox
+from atoll.model.errors import AtollError
 from atoll.node import cgroups
 from atoll.node.names import HostNames
 from atoll.testing.server import Server
@@ -160,6 +165,56 @@ def test_each_of_several_at_once_is_itself_at_its_first_word(pooled: Server) -> 
     assert len({machine_id for _, machine_id in found}) == 6
 
 
+def at_once(server: Server, count: int) -> list[Sandbox]:
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(lambda number: server.create("base", name=f"crowd-{number}"), range(count)))
+
+
+def filled(make_server: Callable[..., Server], count: int) -> Server:
+    """A server with so many of `base` that live."""
+    server = make_server(ATOLL_WARM_SIZE=str(count))
+    fill(server)
+    for _ in range(count):
+        server.create("base").kill()
+    wait_until(lambda: server.status()["warm"]["base"]["live"] >= count, 60, "the pool is full")
+    return server
+
+
+def test_in_a_crowd_too_a_claim_that_fails_falls_back_and_says_so(make_server: Callable[..., Server]) -> None:
+    """Answered before their guests are told, and then the guests say nothing: each gets another box."""
+    server = filled(make_server, 3)
+    stopped = [str(entry["box_id"]) for entry in waiting(server) if entry["template"] == "base" and entry["cpu_base_s"]]
+    for pid in (pid for box_id in stopped for pid in pids_of(server, box_id)):
+        os.kill(pid, signal.SIGSTOP)
+    sandboxes = at_once(server, 3)
+    assert "pool" in {sandbox.way for sandbox in sandboxes}  # so at least one of them was answered before
+    for number, sandbox in enumerate(sandboxes):
+        assert sandbox.commands.run("hostname").stdout == f"crowd-{number}\n"
+    assert 'atoll_claim_failures_total{way="pool"} 3.0' in server.request("GET", "/metrics").text
+    wait_until(lambda: not server.boxes() & set(stopped), 30, "what did not answer is gone")
+    for sandbox in sandboxes:
+        sandbox.kill()
+
+
+def test_who_was_claimed_in_a_crowd_outlives_a_kill_of_the_server(make_server: Callable[..., Server]) -> None:
+    """Killed right after the answers, while guests are still to be told whose they are."""
+    server = filled(make_server, 4)
+    for _ in range(5):
+        sandboxes = at_once(server, 4)
+        server.kill()
+        entries = [json.loads(path.read_text()) for path in (server.data / "journal").glob("*.json")]
+        untold = [entry["sandbox_id"] for entry in entries if entry["untold"]]
+        server.start()
+        for number, sandbox in enumerate(sandboxes):
+            found = server.connect(sandbox.id)
+            assert found.commands.run("hostname; cat /etc/hostname").stdout == f"crowd-{number}\n" * 2
+            found.kill()
+        if untold:
+            return
+        wait_until(lambda: server.status()["warm"]["base"]["live"] >= 4, 60, "the pool is full again")
+    pytest.fail("no claim was caught between its answer and its telling")
+
+
 def test_a_burst_larger_than_the_pool_is_served(pooled: Server) -> None:
     fill(pooled)
     sandboxes = [pooled.create() for _ in range(6)]
@@ -194,6 +249,39 @@ def test_a_kill_of_the_server_loses_the_pool_and_nothing_else(make_server: Calla
     assert server.connect(kept.id).commands.run("echo alive").stdout == "alive\n"
     wait_until(lambda: not before & server.boxes(), 10, "those who waited are gone")
     fill(server)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_kill_at_any_moment_of_a_claim_leaves_nothing_half_made(make_server: Callable[..., Server]) -> None:
+    """A claim takes some milliseconds; the server is killed at moments that cover it."""
+    server = make_server(ATOLL_WARM_SIZE="1")
+    for delay_ms in (2, 6, 12):
+        fill(server)
+        attempt = threading.Thread(target=_create_quietly, args=(server,))
+        attempt.start()
+        time.sleep(delay_ms / 1000)
+        server.kill()
+        attempt.join()
+        before = {str(entry["box_id"]) for entry in waiting(server)}
+        server.start()
+        rows = {row["id"]: row["state"] for row in server.rows()}
+        assert set(rows.values()) <= {"running", "failed", "killed"}, rows
+        wait_until(functools.partial(_are_gone, server, before), 10, "those who waited are gone")
+        for sandbox_id in [one for one, state in rows.items() if state == "running"]:
+            owned = server.connect(sandbox_id)
+            assert owned.commands.run("echo $MINE; hostname").stdout == f"1\n{owned.name}\n"
+            owned.kill()
+            owned.close()
+
+
+def _are_gone(server: Server, boxes: set[str]) -> bool:
+    return not boxes & server.boxes()
+
+
+def _create_quietly(server: Server) -> None:
+    with suppress(AtollError):
+        server.create(timeout_s=600, name="claimed", env={"MINE": "1"}).close()
 
 
 def test_a_template_says_which_interpreters_are_warm(make_data_dir: Callable[[], Path]) -> None:

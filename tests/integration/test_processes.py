@@ -74,6 +74,22 @@ def test_a_signal_reaches_the_whole_tree(sandbox: Sandbox) -> None:
     wait_until(lambda: sandbox.commands.run("pgrep -c -f '^sleep 6[123]'").stdout.strip() == "0", 5)
 
 
+def test_a_time_limit_finds_who_left_session_and_parents(sandbox: Sandbox) -> None:
+    """A daemon has neither the session nor the parents of its command; its environment still says whose it is."""
+    daemon = "(trap '' TERM; setsid sleep 71 >/dev/null 2>&1 &)"
+    other = sandbox.commands.start("exec sleep 73")
+    result = sandbox.commands.run(f"{daemon}; setsid -f sleep 72; sleep 60", timeout_s=0.5)
+    assert result.timed_out
+    wait_until(lambda: sandbox.commands.run("pgrep -c -f '^sleep 7[12]'").stdout.strip() == "0", 10)
+    process = sandbox.commands.start(f"{daemon}; echo $ATOLL_PROCESS; sleep 60")
+    first = next(event for event in process if isinstance(event, Output))
+    assert first.text == f"{process.id}\n"
+    process.signal("KILL", tree=True)
+    wait_until(lambda: sandbox.commands.run("pgrep -c -f '^sleep 71'").stdout.strip() == "0", 5)
+    assert other.info().running
+    other.kill()
+
+
 def test_any_signal_by_name_and_number(sandbox: Sandbox) -> None:
     for given in ("USR1", 10, "SIGUSR1"):
         process = sandbox.commands.start("trap 'echo got; exit 5' USR1; echo ready; while :; do sleep 0.05; done")
@@ -83,6 +99,25 @@ def test_any_signal_by_name_and_number(sandbox: Sandbox) -> None:
         assert process.wait().exit_code == 5
     with pytest.raises(AtollError):
         sandbox.commands.start("sleep 1").signal("NONESUCH")
+
+
+def test_input_that_is_sent_again_is_not_read_twice(server: Server, sandbox: Sandbox) -> None:
+    """A caller whose connection broke says where its bytes stand, and sends them once more."""
+    process = sandbox.commands.start("cat", stdin=True)
+    path = f"/v1/sandboxes/{sandbox.id}/processes/{process.id}/stdin"
+
+    def send(content: bytes, query: str) -> dict[str, object]:
+        answer: dict[str, object] = server.request("POST", f"{path}?{query}", content=content).json()
+        return answer
+
+    assert send(b"abcdef", "offset=0") == {"written": 6, "offset": 6}
+    assert send(b"defghi", "offset=3") == {"written": 6, "offset": 9}
+    assert send(b"abc", "offset=0") == {"written": 3, "offset": 9}
+    assert send(b"?", "offset=10")["code"] == "wrong_state"
+    assert send(b"?", "offset=-1")["code"] == "invalid_argument"
+    assert process.info().stdin_offset == 9
+    assert send(b"j", "close=true") == {"written": 1, "offset": 10}
+    assert process.wait().stdout == "abcdefghij"
 
 
 def test_login_shell_and_nice(sandbox: Sandbox) -> None:
@@ -114,13 +149,30 @@ def test_an_endless_writer_and_a_reader_that_never_reads(sandbox: Sandbox) -> No
     assert isinstance(last, ProcessExited)
 
 
+def test_a_user_may_be_a_number_and_a_shell_a_login_shell(server: Server, sandbox: Sandbox) -> None:
+    assert sandbox.commands.run("id -un", user=0).stdout == "root\n"
+    assert sandbox.commands.run("id -u; echo $HOME", user=4242).stdout == "4242\n/\n"
+    assert "on" in sandbox.commands.run("shopt login_shell", login=True).stdout
+    assert sandbox.files.stat("/root", user=0).type == "directory"
+    with sandbox.shell(user=0) as sh:
+        assert sh.run("id -u").stdout == "0\n"
+    path = f"/v1/sandboxes/{sandbox.id}/processes?follow=false"
+    assert server.request("POST", path, json={"cmd": "true", "user": 1000}).status_code == 201
+    assert server.request("POST", path, json={"cmd": "true", "user": 1.5}).json()["code"] == "invalid_body"
+
+
 def test_bad_wishes_have_their_own_codes(sandbox: Sandbox) -> None:
     for wish, code in (
         ({"cmd": ["nonesuch-program"]}, "no_such_program"),
         ({"cmd": "true", "cwd": "/nonesuch"}, "not_found"),
         ({"cmd": "true", "user": "nobody-here"}, "unknown_user"),
         ({"cmd": "true", "cwd": "/etc/passwd"}, "not_directory"),
+        ({"cmd": ["true", "x" * 200_000]}, "too_large"),
+        ({"cmd": "true", "timeout_s": 1e12}, "invalid_argument"),
     ):
         with pytest.raises(AtollError) as caught:
             sandbox.commands.start(**wish)
         assert caught.value.code == code
+    with pytest.raises(AtollError) as caught:
+        sandbox.commands.run("true", timeout_s=1e12)  # no clock of the caller's machine goes so far
+    assert caught.value.code == "invalid_argument"

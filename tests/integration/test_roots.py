@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ def add_busybox(layout: Layout, data: Path) -> None:
         template_build.ensure("busybox", layout, Pool.open(data), print)
 
 
-def add_without_python(_: Layout, data: Path) -> None:
+def add_without_python(data: Path) -> None:
     """`base` with every trace of its Python removed."""
     templates = Pool.open(data).root / "templates"
     root = templates / "no-python"
@@ -37,19 +36,16 @@ def add_without_python(_: Layout, data: Path) -> None:
     (templates / "no-python.json").write_text(json.dumps({**manifest, "name": "no-python"}))
 
 
-@pytest.mark.parametrize(
-    ("template", "add", "user"), [("busybox", add_busybox, "root"), ("no-python", add_without_python, "user")]
-)
-def test_commands_and_files_without_python(
-    layout: Layout,
-    make_server: Callable[..., Server],
-    template: str,
-    add: Callable[[Layout, Path], None],
-    user: str,
-    tmp_path: Path,
-) -> None:
-    server = make_server()
-    add(layout, server.data)
+@pytest.fixture(scope="module")
+def server(layout: Layout, server: Server) -> Server:
+    """With both roots beside its own templates."""
+    add_busybox(layout, server.data)
+    add_without_python(server.data)
+    return server
+
+
+@pytest.mark.parametrize(("template", "user"), [("busybox", "root"), ("no-python", "user")])
+def test_commands_and_files_without_python(server: Server, template: str, user: str, tmp_path: Path) -> None:
     with server.create(template) as sandbox:
         result = sandbox.commands.run("echo out; echo err >&2; exit 4", user=user)
         assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 4)
@@ -63,12 +59,7 @@ def test_commands_and_files_without_python(
 
 
 @pytest.mark.parametrize("template", ["base", "code", "no-python"])
-def test_processes_and_terminals_in_every_root(
-    layout: Layout, make_server: Callable[..., Server], template: str
-) -> None:
-    server = make_server()
-    if template == "no-python":
-        add_without_python(layout, server.data)
+def test_processes_and_terminals_in_every_root(server: Server, template: str) -> None:
     with server.create(template) as sandbox:
         for user in ("user", "root"):
             check_processes(sandbox, user)

@@ -15,7 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from atoll.cli.policy import policy as policy_command
+from atoll.cli.run import run as run_command
 from atoll.control.vault import Vault, key_new
+from atoll.model.errors import InvalidArgument
 from atoll.model.policy import HttpRule
 from atoll.model.secret import Grant, Hidden, Secret
 from atoll.testing.server import Server
@@ -363,6 +365,42 @@ def test_a_person_answers_from_the_command_line(server: Server) -> None:
         assert "GET /asked" in waiting.wait().stdout
         assert "GET /asked" in sandbox.commands.run(f"curl -sS --max-time 5 {url}").stdout, "nobody is asked again"
         assert f"other.test:{HTTP_PORT}" in atoll(server, "show", sandbox.id)
+
+
+def test_secrets_and_bounds_from_the_command_line(server: Server, servers: Upstream, tmp_path: Path) -> None:
+    """A running sandbox gets a secret and loses it again; a file that is no policy changes nothing."""
+    put(server, "LATER", value=VALUE, hosts=[f"good.test:{TLS_PORT}"])
+    with server.create(policy=["@web"]) as sandbox:
+        call = f'curl -sSk -H "X-Key: $LATER" {SECURE}'
+        assert "LATER" in atoll(server, "secrets", sandbox.id, "LATER")
+        sandbox.commands.run(call, check=True)
+        assert VALUE in servers.tls.seen[-1]
+        assert json.loads(atoll(server, "secrets", sandbox.id, "--json")) == ["LATER"]
+        assert "LATER" not in atoll(server, "secrets", sandbox.id, "--none")
+        sandbox.commands.run(call, check=True)
+        assert VALUE not in servers.tls.seen[-1]
+        bounds = ("--ask", "--ask-s", "7", "--connections-max", "5", "--rate", "90000", "--bytes-max", "1000000")
+        shown = atoll(server, "set", sandbox.id, "--allow", "@web", *bounds)
+        assert [word for word in ("7.0", "5", "90000", "1000000") if word not in shown.split()] == []
+        for text in ("{", '["good.test"]', '{"allow": ["good.test"], "surprise": 1}', '{"allow": ["no host"]}'):
+            (tmp_path / "policy.json").write_text(text)
+            with contextlib.suppress(InvalidArgument):  # which the program says in a line
+                assert "Error" in atoll(server, "set", sandbox.id, "--file", str(tmp_path / "policy.json"))
+            assert atoll(server, "show", sandbox.id) == shown
+
+
+def test_code_that_is_run_once_has_its_rules_and_secrets(server: Server, servers: Upstream) -> None:
+    put(server, "ONCE", value=VALUE, hosts=[f"good.test:{TLS_PORT}"])
+    code = f'curl -sS -H "X-Key: $ONCE" {SECURE}'
+    environment = {"ATOLL_URL": server.url, "ATOLL_API_KEY": server.key}
+    common = ["-t", "base", "-l", "bash", code]
+    for options, heard in (([], False), (["--allow", f"good.test:{TLS_PORT}", "--secret", "ONCE"], True)):
+        before = len(servers.tls.seen)
+        done = CliRunner().invoke(run_command, [*common, *options], env=environment, standalone_mode=False)
+        assert (done.return_value == 0) == heard, done.output
+        assert (len(servers.tls.seen) > before) == heard
+        assert VALUE not in done.output
+    assert VALUE in servers.tls.seen[-1]
 
 
 def test_a_trial_knows_rules_for_requests(server: Server) -> None:

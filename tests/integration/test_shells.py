@@ -9,6 +9,7 @@ import pytest
 from atoll import Sandbox
 from atoll.model.errors import AtollError, CommandFailed, Conflict
 from atoll.testing.server import Server
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.real
 
@@ -63,6 +64,21 @@ def test_a_time_limit_ends_the_command_and_not_the_session(sandbox: Sandbox, com
         assert result.duration_s < 10
         assert sh.run("echo $KEPT").stdout == "1\n"
         assert sandbox.commands.run("pgrep -x sleep", user="root").exit_code in (0, 1)
+
+
+def test_a_time_limit_ends_what_its_own_command_started_and_nothing_else(sandbox: Sandbox) -> None:
+    """What an earlier command left in the background goes on; what this one hid from its shell does not."""
+    hidden = "(trap '' TERM; setsid sleep 4712 >/dev/null 2>&1 &)"
+    with sandbox.shell() as sh:
+        sh.run("sleep 4711 >/dev/null 2>&1 &")
+        sh.run(f"sleep 0.1; {hidden} ; sleep 4713", timeout_s=0.5)
+        wait_until(lambda: not running(sandbox, "471[23]"), 10, "what the command started is gone")
+        assert running(sandbox, "4711") == 1
+    wait_until(lambda: not running(sandbox, "4711"), 10, "it ends with the session")
+
+
+def running(sandbox: Sandbox, seconds: str) -> int:
+    return int(sandbox.commands.run(f"pgrep -c -f '^sleep {seconds}'").stdout)
 
 
 def test_exit_ends_the_session(sandbox: Sandbox) -> None:

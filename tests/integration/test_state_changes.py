@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from atoll import Sandbox
-from atoll.model.errors import LimitExceeded, Unauthenticated
+from atoll.model.errors import AtollError, LimitExceeded, Unauthenticated
 from atoll.testing.server import Server
 from tests.upstream import HTTP_PORT, TLS_PORT, Upstream
 from tests.waiting import wait_until
@@ -134,3 +135,28 @@ def test_a_resume_during_a_pause_waits_for_it(server: Server) -> None:
             assert sandbox.info().state == "running"
             assert process.id in [view.id for view in sandbox.commands.list() if view.running]
             wait_until(lambda: len(server.boxes()) == 1, 30, "one sandbox")
+
+
+def test_a_rollback_that_fails_leaves_the_network_as_it_was(server: Server) -> None:
+    """What it was to go back to had the gate already when it was refused."""
+    with server.create("code", policy=[f"good.test:{HTTP_PORT}"], timeout_s=600) as sandbox:
+        pid = sandbox.code.run("import os; os.getpid()", check=True).text
+        sandbox.commands.run(f"kill -STOP {pid}", check=True)  # it cannot draw new random numbers
+        snapshot = sandbox.snapshot()
+        sandbox.commands.run(f"kill -CONT {pid}", check=True)
+        with pytest.raises(AtollError) as caught:
+            sandbox.rollback(snapshot)
+        assert caught.value.code == "reseed_failed"
+        assert "GET /" in sandbox.commands.run(f"curl -sS --max-time 10 {PLAIN}").stdout
+        assert sandbox.code.run("6 * 7").text == "42"
+
+
+def test_traffic_to_the_outside_keeps_a_sandbox_awake(server: Server) -> None:
+    """A download in the background is work, also when it prints nothing and nobody asks."""
+    with server.create(policy=[f"good.test:{HTTP_PORT}"], timeout_s=600, idle_timeout_s=1, on_deadline="pause") as busy:
+        busy.commands.start(f"exec curl -sS --limit-rate 200k -o /dev/null {PLAIN}endless")
+        time.sleep(4)
+        assert busy.info().state == "running"
+        busy.network.set_policy([])
+        wait_until(lambda: busy.info().state == "paused", 30, "it is idle as soon as nothing moves")
+        assert busy.info().sleep_reason == "idle"

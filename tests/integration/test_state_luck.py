@@ -92,13 +92,23 @@ def busy(small_disk: Server, worker: str) -> Iterator[Sandbox]:
         sandbox.commands.run("rm -f /dev/shm/ballast", user="root", check=True)
 
 
-@pytest.mark.parametrize("verb", ["pause", "snapshot", "fork"])
+@pytest.mark.parametrize("verb", ["pause", "snapshot"])
 def test_a_full_disk_in_the_middle_leaves_it_running(small_disk: Server, busy: Sandbox, verb: str) -> None:
     """Its memory is more than there is room for, so that the disk is full in the middle and not at the beginning."""
     busy.commands.run("yes ballast | head -c 150000000 > /dev/shm/ballast", user="root", check=True)
     with pytest.raises(AtollError) as caught:
         getattr(busy, verb)()
     assert caught.value.code == "disk_pool_full"
+    as_before(small_disk, busy)
+
+
+def test_a_fork_needs_no_room_for_its_memory(small_disk: Server, busy: Sandbox) -> None:
+    """What copies are made from never reaches the disk."""
+    busy.commands.run("yes ballast | head -c 150000000 > /dev/shm/ballast", user="root", check=True)
+    [copy] = busy.fork(1)
+    with contextlib.closing(copy):
+        assert copy.commands.run("wc -c < /dev/shm/ballast", user="root").stdout.strip() == "150000000"
+        copy.kill()
     as_before(small_disk, busy)
 
 

@@ -1,13 +1,19 @@
 """Backup and restore of a server's record: the database and the files that open it, in one archive.
 
-The database is copied by SQLite itself, page by page, while the server goes on writing; the copy is one moment of it.
-The disks of sandboxes are not part of it. PostgreSQL has tools of its own for this.
+The database is copied while the server goes on writing; the copy is one moment of it. From SQLite it is copied page by
+page, from PostgreSQL row by row in one transaction; in the archive it is a SQLite database in both cases, so a record
+may go from one to the other. The disks of sandboxes are not part of it.
+
+    archive ──read, checked──▶ .restore-…/ ──rename──▶ restored/ ──database, then files──▶ gone
+
+The rename decides: before it nothing has changed, and after it whoever comes next, a restore or a server, finishes.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import sqlite3
 import tarfile
@@ -15,27 +21,25 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from alembic.config import Config
-from alembic.script import ScriptDirectory
-
-from atoll.app.serve import data_lock
 from atoll.app.settings import Settings
-from atoll.control.store import engine
+from atoll.control.store.copying import bring_forward, copy_database, has_record
+from atoll.control.store.engine import scripts, sqlite_url
 from atoll.model import limits
 from atoll.model.errors import Conflict, InvalidArgument, Unavailable
 
 DATABASE = "atoll.db"
-SECRETS = ("key", "link-secret", "secrets.key")
-"""Small files without which the database alone is worth less: what opens the API, links and secrets."""
+_FILES = re.compile(r"key|link-secret|secrets\.key|export\.key|export\.pub|ca/[A-Za-z0-9._-]{1,253}\.(pem|key)")
+"""Small files without which the database alone is worth less: what opens the API, links, secrets and exports."""
+_RESTORED = "restored"
 _PAGES_AT_ONCE = 1000  # between two of these others may write; about 4 MB
+_FILES_MAX = 1000
 
 
 def backup(settings: Settings, target: Path) -> int:
     """Write an archive that only its owner can read; its size. A target that exists stays as it is."""
-    _refuse_postgresql(settings)
-    source = settings.data / DATABASE
-    if not source.exists():
-        raise InvalidArgument(f"there is no server's record in {settings.data}", code="no_record")
+    if not _has_record(settings):
+        where = "the database" if settings.database else settings.data
+        raise InvalidArgument(f"there is no server's record in {where}", code="no_record")
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
@@ -44,7 +48,7 @@ def backup(settings: Settings, target: Path) -> int:
         raise Unavailable(f"{target} cannot be written: {error.strerror}", code="bad_target") from error
     try:
         with os.fdopen(descriptor, "wb") as file:
-            _write(settings.data, source, file)
+            _write(settings, file)
             file.flush()
             os.fsync(file.fileno())
             return file.tell()
@@ -53,60 +57,112 @@ def backup(settings: Settings, target: Path) -> int:
         raise
 
 
-def _write(data: Path, source: Path, file: io.BufferedWriter) -> None:
+def _write(settings: Settings, file: io.BufferedWriter) -> None:
+    data = settings.data
     with tempfile.TemporaryDirectory(dir=data, prefix=".backup-") as folder:
         copy = Path(folder) / DATABASE
-        with (
-            closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as live,
-            closing(sqlite3.connect(copy)) as new,
-        ):
-            live.backup(new, pages=_PAGES_AT_ONCE)
+        if settings.database:
+            copy_database(settings.database, sqlite_url(copy))
+        else:
+            _copy_pages(data / DATABASE, copy)
         _check(copy)
         with tarfile.open(fileobj=file, mode="w:gz") as archive:
             archive.add(copy, DATABASE)
-            for name in SECRETS:
-                if (data / name).exists():
-                    archive.add(data / name, name)
+            for path in sorted((*data.glob("*"), *data.glob("ca/*"))):
+                name = str(path.relative_to(data))
+                if _FILES.fullmatch(name) and path.is_file() and not path.is_symlink():
+                    archive.add(path, name)
+
+
+def _copy_pages(source: Path, target: Path) -> None:
+    with (
+        closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as live,
+        closing(sqlite3.connect(target)) as new,
+    ):
+        live.backup(new, pages=_PAGES_AT_ONCE)
 
 
 def restore(settings: Settings, source: Path, *, replace: bool) -> None:
-    """Put the record of an archive in the place of the one that is there, if any; all of it or nothing."""
-    _refuse_postgresql(settings)
-    with data_lock(settings.data), tempfile.TemporaryDirectory(dir=settings.data, prefix=".restore-") as folder:
-        parts = _read(source, Path(folder))
-        _check(parts[DATABASE])
-        database = settings.data / DATABASE
-        if database.exists() and not replace:
+    """Put the record of an archive in the place of the one that is there, if any; all of it or nothing.
+
+    The caller has locked the data directory.
+    """
+    finish(settings)
+    with tempfile.TemporaryDirectory(dir=settings.data, prefix=".restore-") as folder:
+        parts = Path(folder) / "parts"
+        parts.mkdir(mode=0o700)
+        _read(source, parts)
+        _check(parts / DATABASE)
+        bring_forward(sqlite_url(parts / DATABASE))
+        if _has_record(settings) and not replace:
             raise Conflict(
-                f"there is a record in {settings.data}",
+                f"there is a record in {'the database' if settings.database else settings.data}",
                 code="record_exists",
-                hint="Use --replace to lose it, or another data directory.",
+                hint="Use --replace to lose it, or another data directory or database.",
             )
-        for suffix in ("-wal", "-shm"):  # of the record that goes: they must not be applied to the one that comes
-            (settings.data / (DATABASE + suffix)).unlink(missing_ok=True)
-        for name in (*SECRETS, DATABASE):  # the database last: it is what makes a record
-            if name in parts:
-                parts[name].chmod(0o600)
-                parts[name].replace(settings.data / name)
+        parts.rename(settings.data / _RESTORED)
+        _sync(settings.data)
+    finish(settings)
 
 
-def _read(source: Path, folder: Path) -> dict[str, Path]:
+def finish(settings: Settings) -> None:
+    """Do what is left of a restore that was cut short, if there is one; the caller has locked the data directory."""
+    data, parts = settings.data, settings.data / _RESTORED
+    if not parts.exists():
+        return
+    if (parts / DATABASE).exists():  # else that is done
+        if settings.database:
+            copy_database(sqlite_url(parts / DATABASE), settings.database)
+            (parts / DATABASE).unlink()
+        else:
+            for suffix in ("-wal", "-shm"):  # of the record that goes: they must not be applied to the one that comes
+                (data / (DATABASE + suffix)).unlink(missing_ok=True)
+            (parts / DATABASE).replace(data / DATABASE)
+    for path in sorted(parts.glob("**/*")):
+        name = path.relative_to(parts)
+        if path.is_file() and _FILES.fullmatch(str(name)):
+            (data / name).parent.mkdir(mode=0o700, exist_ok=True)
+            path.replace(data / name)
+    shutil.rmtree(parts)
+
+
+def _has_record(settings: Settings) -> bool:
+    return has_record(settings.database) if settings.database else (settings.data / DATABASE).exists()
+
+
+def _read(source: Path, folder: Path) -> None:
     """The known parts of an archive, as files in a folder. Names in it decide nothing."""
-    parts: dict[str, Path] = {}
+    count = 0
     try:
         with tarfile.open(source, "r:gz") as archive:
             for member in archive:
-                if member.name in (DATABASE, *SECRETS) and member.isreg() and member.size <= limits.BACKUP_BYTES_MAX:
-                    content = archive.extractfile(member)
-                    assert content is not None
-                    with content, open(folder / member.name, "wb") as file:
-                        shutil.copyfileobj(content, file)
-                    parts[member.name] = folder / member.name
+                known = member.name == DATABASE or _FILES.fullmatch(member.name)
+                if known and member.isreg() and member.size <= limits.BACKUP_BYTES_MAX and count < _FILES_MAX:
+                    count += 1
+                    _unpack(archive, member, folder / member.name)
     except (tarfile.TarError, OSError, EOFError) as error:
         raise InvalidArgument(f"{source} cannot be read: {error}", code="bad_backup") from error
-    if DATABASE not in parts:
+    if not (folder / DATABASE).exists():
         raise InvalidArgument(f"{source} holds no record of a server", code="bad_backup")
-    return parts
+
+
+def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    content = archive.extractfile(member)
+    assert content is not None
+    target.parent.mkdir(mode=0o700, exist_ok=True)
+    with content, open(target, "wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        shutil.copyfileobj(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _check(database: Path) -> None:
@@ -117,18 +173,7 @@ def _check(database: Path) -> None:
             (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     except (sqlite3.DatabaseError, TypeError) as error:
         raise InvalidArgument(f"the database is not one of a server: {error}", code="bad_backup") from error
-    config = Config()
-    config.set_main_option("script_location", str(Path(engine.__file__).parent / "migrations"))
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    known = {script.revision for script in scripts().walk_revisions()}
     if verdict != "ok" or revision not in known:
         why = "it is damaged" if verdict != "ok" else "it was written by a newer version"
         raise InvalidArgument(f"the database cannot be used: {why}", code="bad_backup")
-
-
-def _refuse_postgresql(settings: Settings) -> None:
-    if settings.database:
-        raise InvalidArgument(
-            "the record of this server is in PostgreSQL",
-            code="not_sqlite",
-            hint="Use pg_dump and pg_restore, and keep key, link-secret and secrets.key of the data directory.",
-        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import functools
+import gc
 import os
 import resource
 import signal
@@ -24,7 +25,7 @@ import structlog
 import uvicorn
 
 from atoll.api.connection import Connection
-from atoll.app import logging
+from atoll.app import backup, logging
 from atoll.app.settings import Settings, parse_listen
 from atoll.app.single import NodeOpener, Server, compose, open_node
 from atoll.model import limits
@@ -50,10 +51,17 @@ def descriptors_raise() -> None:
         log.debug("descriptors", before=soft, now=wanted)
 
 
+def settle_heap() -> None:
+    """What a server is made of stays: the collector need not go through it again, for 24 ms (seen) amid a request."""
+    gc.collect()
+    gc.freeze()
+
+
 async def serve(settings: Settings, drain_on_stop: bool = False, open_node: NodeOpener = open_node) -> None:
     """Serve until SIGTERM or SIGINT, then stop in order."""
     try:
         with data_lock(settings.data), listening(settings.listen) as listener:
+            backup.finish(settings)
             tls = tls_context(settings)
             async with compose(settings, open_node) as server:
                 with announced(settings.data, _url(listener, tls is not None), ca_path(settings)):
@@ -89,6 +97,7 @@ async def _serve(
     http.capture_signals = _no_signals  # type: ignore[method-assign] # they are ours: see below
     async with anyio.create_task_group() as tasks:
         await tasks.start(_stop_on_signal, http)
+        settle_heap()
         log.info("serving", url=_url(listener, tls is not None), data=str(settings.data), pid=os.getpid())
         await http.serve(sockets=[listener])
         if http.server_state.tasks:  # requests that were cancelled undo what they had begun

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
+from atoll import __version__
 from atoll.api import facade
 from atoll.api.app import create_app
 from atoll.api.ingress.addresses import Addresses
@@ -81,7 +82,7 @@ async def open_node(settings: Settings) -> AsyncIterator[NodePort]:
 @asynccontextmanager
 async def compose(settings: Settings, open_node: NodeOpener = open_node) -> AsyncIterator[Server]:
     """A server over the settings' data directory, which the caller has locked."""
-    metrics = Metrics()
+    metrics = Metrics(__version__)
     async with open_node(settings) as node, Store.open(_database(settings)) as store:
         async with Control.open(
             store,

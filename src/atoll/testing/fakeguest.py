@@ -301,7 +301,7 @@ class FakeStream:
         process.stdin += self._upload
         process.stdin_open = not self._params.get("close")
         process.changed()
-        return guest.Ok({"written": len(self._upload)})
+        return guest.Ok({"written": len(self._upload), "offset": len(self._upload)})
 
     def _read(self) -> Iterable[guest.Message]:
         path = self._guest.path(self._params)

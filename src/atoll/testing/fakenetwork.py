@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 from atoll.model.errors import NotFound
-from atoll.model.policy import decide
+from atoll.model.policy import Compiled, decide
 from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus, Tested, Trial
 
 
@@ -22,7 +22,10 @@ class FakeNetwork:
     async def network_set(self, sandbox_id: str, order: NetworkOrder) -> None:
         self.networks[sandbox_id] = order
 
-    def network_status(self, sandbox_id: str, after: int) -> NetworkStatus:
+    def network_rules(self, sandbox_id: str) -> Compiled:
+        return self.networks.get(sandbox_id, NetworkOrder()).rules
+
+    async def network_status(self, sandbox_id: str, after: int) -> NetworkStatus:
         events = tuple(event for target, event in self.network_events if target == sandbox_id and event.number > after)
         return NetworkStatus(asks=tuple(self.asks.values()), events=events)
 
@@ -36,6 +39,9 @@ class FakeNetwork:
             raise NotFound("this question is not open any more", code="ask_not_found")
         self.answers.append((ask_id, allowed))
         return ask
+
+    async def network_shut(self) -> list[tuple[str, NetworkEvent]]:
+        return []
 
     async def network_event(self) -> tuple[str, NetworkEvent]:
         await anyio.sleep_forever()

@@ -2,8 +2,9 @@
 
 A step is a system call of the server by which something on the host changes. Before each one it is counted, and at the
 one that was asked for it fails with ENOSPC, as on a disk that is full, or the server ends as by kill -9. Python tells
-of most of them by itself (audit hooks); those it does not tell of are stood in for: writes, syncs, and SQLite's own
-writes, through the door that SQLite has for this.
+of most of them by itself (audit hooks); those it does not tell of are stood in for: writes, syncs, mounts, and SQLite's
+own writes, through the door that SQLite has for this. Where no room is needed, a step is only one to be killed at:
+control groups, programs that are started, and what a runtime is told to do.
 
     once    the step fails, and those after it do not
     full    the step fails, and so does each one after it that needs room; what gives room back works
@@ -33,6 +34,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from atoll.node import beneath
+from atoll.node.runtime import goferroot, sentrycall
 from atoll.testing.server import Server
 
 Mode = Literal["off", "once", "full", "kill"]
@@ -105,6 +107,7 @@ _GROWS = {"os.mkdir": 0, "os.rename": 1, "os.link": 1, "os.symlink": 1, "os.trun
 _GROWS |= {"os.setxattr": 0, "os.utime": 0}
 """Audit events of what needs room, and which of their arguments is the place."""
 _SHRINKS = {"os.remove": 0, "os.rmdir": 0}
+_GROUPS = "/sys/fs/cgroup/"
 _BTRFS = 0x94
 _BTRFS_DESTROY = 15
 _BTRFS_GROWS = {23, 24, 26, 43}  # snapshot, subvolume, flags, limit
@@ -122,7 +125,11 @@ class Injection:
         os.write = self._standing_in(os.write)
         os.pwrite = self._standing_in(os.pwrite)
         os.fsync = self._standing_in(os.fsync)
-        beneath.rename, beneath.exchange = self._renaming(beneath.rename), self._renaming(beneath.exchange)
+        beneath.rename, beneath.exchange = self._told(beneath.rename), self._told(beneath.exchange)
+        # The kernel answers ENOSPC to a mount too: where there are too many of them.
+        goferroot.mount_move, goferroot.root_pivot = self._told(goferroot.mount_move), self._told(goferroot.root_pivot)
+        goferroot.old_root_unmount = self._told(goferroot.old_root_unmount)
+        sentrycall.call = self._told(sentrycall.call, needs_room=False)
         builtins.open = io.open = self._opener(io.open)
         _sqlite_stand_in(self)
 
@@ -142,6 +149,8 @@ class Injection:
             self._step_at(arguments[_SHRINKS[event]], needs_room=False)
         elif event == "open" and _is_new(arguments[2]):
             self._step_at(arguments[0])
+        elif event == "subprocess.Popen":
+            self.step(needs_room=False)
         elif event == "fcntl.ioctl" and arguments[1] >> 8 & 0xFF == _BTRFS:
             number = arguments[1] & 0xFF
             if number in _BTRFS_GROWS or number == _BTRFS_DESTROY:
@@ -150,6 +159,8 @@ class Injection:
     def _step_at(self, place: object, *, needs_room: bool = True) -> None:
         if self.is_ours(place):
             self.step(needs_room=needs_room)
+        elif _is_group(place):
+            self.step(needs_room=False)
 
     def is_ours(self, place: object) -> bool:
         """Whether it lies in the data directory. A name without a folder is below one that is open, and is ours too."""
@@ -164,18 +175,18 @@ class Injection:
 
     def _standing_in(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def instead(fd: int, *arguments: Any) -> Any:
-            if not self._plan.is_off and self.is_ours(fd):
-                self.step()
+            if not self._plan.is_off:
+                self._step_at(fd)
             return call(fd, *arguments)
 
         return instead
 
-    def _renaming(self, call: Callable[..., None]) -> Callable[..., None]:
-        """Renames that Python has no word for, and so does not tell of."""
+    def _told(self, call: Callable[..., Any], *, needs_room: bool = True) -> Callable[..., Any]:
+        """Something that Python does not tell of."""
 
-        def instead(*arguments: Any, **options: Any) -> None:
-            self.step()
-            call(*arguments, **options)
+        def instead(*arguments: Any, **options: Any) -> Any:
+            self.step(needs_room=needs_room)
+            return call(*arguments, **options)
 
         return instead
 
@@ -196,6 +207,16 @@ class Injection:
             return binary if "b" in mode else io.TextIOWrapper(binary, *arguments, **options)
 
         return instead
+
+
+def _is_group(place: object) -> bool:
+    """Whether it lies in the tree of control groups; what this server writes there is its own."""
+    if isinstance(place, int):
+        try:
+            place = Path(f"/proc/self/fd/{place}").readlink()
+        except OSError:
+            return False
+    return isinstance(place, (str, os.PathLike)) and os.fsdecode(place).startswith(_GROUPS)
 
 
 def _is_new(flags: int) -> bool:

@@ -32,6 +32,7 @@ from atoll.wire.node import (
     SandboxOrder,
     SandboxStarted,
     SeriesPoint,
+    Space,
 )
 
 TEMPLATES = (Template(name="base", key="0" * 16), Template(name="code", key="1" * 16))
@@ -57,10 +58,14 @@ class FakeNode(FakeNetwork, FakeVolumes):
         self.frozen: set[str] = set()
         self.images: set[str] = set()
         self.idle_seconds: dict[str, float] = {}
+        self.idle_waits: dict[str, anyio.Event] = {}
+        """Those whose inside is slow to say how long it was idle."""
         self.pause_s = self.resume_s = 0.0
         self.pause_errors: list[AtollError] = []
         self.resume_errors: list[AtollError] = []
         self.image_errors: list[AtollError] = []
+        self.image_bytes = 10
+        """What the disk of each image holds."""
         self.passing: set[str] = set()
         """The images that were taken to be thrown away soon."""
         self.resumed: list[SandboxOrder] = []
@@ -69,6 +74,8 @@ class FakeNode(FakeNetwork, FakeVolumes):
         self.samples: dict[str, Sample] = {}
         """What sandboxes use, as far as a test has said so."""
         self.sample_errors: list[Exception] = []
+        self.sampled = 0
+        """How often somebody asked what is used."""
         self._deaths: list[SandboxDied] = []
         self._died = anyio.Event()
         self._tasks: TaskGroup | None = None
@@ -125,6 +132,7 @@ class FakeNode(FakeNetwork, FakeVolumes):
             guest.end()
 
     async def sample(self, sandbox_ids: Sequence[str]) -> Mapping[str, Sample]:
+        self.sampled += 1
         if self.sample_errors:
             raise self.sample_errors.pop(0)
         return {one: self.samples.get(one, Sample()) for one in sandbox_ids if one in self.guests}
@@ -194,9 +202,12 @@ class FakeNode(FakeNetwork, FakeVolumes):
     def paused_ids(self) -> frozenset[str]:
         return frozenset(self.paused)
 
-    def idle_s(self, sandbox_id: str) -> float:
+    async def idle_s(self, sandbox_id: str, enough_s: float) -> float:
         self._guest(sandbox_id)
-        return self.idle_seconds.get(sandbox_id, 0.0)
+        idle_s = self.idle_seconds.get(sandbox_id, 0.0)
+        if idle_s >= enough_s and sandbox_id in self.idle_waits:
+            await self.idle_waits[sandbox_id].wait()
+        return idle_s
 
     async def image_take(self, sandbox_id: str, image_id: str, *, memory: bool, passing: bool = False) -> ImageTaken:
         if sandbox_id not in self.paused:
@@ -206,7 +217,7 @@ class FakeNode(FakeNetwork, FakeVolumes):
         self.images.add(image_id)
         if passing:
             self.passing.add(image_id)
-        return ImageTaken(memory, 1000 if memory else 0, 10)
+        return ImageTaken(memory, 1000 if memory else 0, self.image_bytes)
 
     @asynccontextmanager
     async def image_export(
@@ -230,6 +241,10 @@ class FakeNode(FakeNetwork, FakeVolumes):
         assert before in self.images
         assert after in self.images or after in self.guests or after in self.paused
         return [DiskChange("/home/user/a", "added", "file", 1)][:items_max]
+
+    async def image_space(self, image_id: str) -> Space:
+        assert image_id in self.images
+        return Space(1000, 10)
 
     async def image_file_restore(self, image_id: str, sandbox_id: str, path: str) -> int:
         assert image_id in self.images

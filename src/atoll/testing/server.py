@@ -17,6 +17,7 @@ import httpx2
 
 from atoll import Sandbox
 from atoll.node import cgroups, inventory
+from atoll.node.install.layout import Layout
 from atoll.node.inventory import Item
 from atoll.node.names import HostNames
 
@@ -48,6 +49,9 @@ class Server:
         # No pool unless a test asks for one: it would make sandboxes that the test does not know of.
         environment = {**os.environ, "ATOLL_DATA": str(self.data), "ATOLL_WARM_SIZE": "0", **self._environment}
         environment.pop("ATOLL_URL", None)
+        # A server that is started again and again must not compile itself each time: that is most of its start.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment.setdefault("PYTHONPYCACHEPREFIX", str(Layout.from_environment().cache / "pycache"))
         program = [sys.executable, "-m", self.module, "serve", "--listen", "127.0.0.1:0", "--data", str(self.data)]
         with open(self.log_path, "ab") as log:
             self._process = subprocess.Popen(
