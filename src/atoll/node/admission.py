@@ -23,9 +23,9 @@ class Memory:
 
 
 def refusal(
-    wanted: Resources, *, memory: Memory, promised_bytes: int, sandboxes: int, overcommit: float
+    wanted: Resources, *, memory: Memory, promised_bytes: int, sandboxes: int, overcommit: float, waits: bool
 ) -> AtollError | None:
-    """Why this sandbox cannot be admitted now, or None."""
+    """Why this sandbox cannot be admitted now, or None. Of one that `waits` in the pool the start is paid for."""
     need_bytes = promise_bytes(wanted)
     if need_bytes > memory.total:
         return InvalidArgument(
@@ -37,7 +37,8 @@ def refusal(
         return Unavailable("this machine runs as many sandboxes as it may", code="no_capacity", hint=_LATER)
     if promised_bytes + need_bytes > memory.total * overcommit:
         return Unavailable("the memory of this machine is promised to other sandboxes", code="no_memory", hint=_LATER)
-    if memory.available - limits.MEMORY_RESERVE_BYTES < min(need_bytes, limits.ADMISSION_FREE_BYTES):
+    start_bytes = 0 if waits else min(need_bytes, limits.ADMISSION_FREE_BYTES)
+    if memory.available - limits.MEMORY_RESERVE_BYTES < start_bytes:
         return Unavailable("there is no memory for another sandbox", code="no_memory", hint=_LATER)
     return None
 

@@ -359,6 +359,7 @@ class Node(NetworkPort, VolumePort, StatePort):
             promised_bytes=self._promised_bytes(),
             sandboxes=len(self._instances) + len(self._making),
             overcommit=self._overcommit,
+            waits=not order.image and not order.volumes and self._warm.has_live(order.template, order.resources),
         )
         if refused is not None:
             raise refused

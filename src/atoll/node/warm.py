@@ -65,6 +65,11 @@ class WarmPool:
             self._changed.set()
         return instance
 
+    def has_live(self, template: str, resources: Resources) -> bool:
+        """Whether a claim would find one now."""
+        shelf = self._shelves.get(template)
+        return shelf is not None and _usual(resources) and any(instance.alive for instance in shelf.live)
+
     async def claim_coming(self, template: str, resources: Resources) -> Instance | None:
         """One that is just coming to life, when it has; None if there is none."""
         shelf = self._shelves.get(template)

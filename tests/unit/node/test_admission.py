@@ -15,9 +15,16 @@ WANTED = Resources(memory_bytes=limits.GIB)
 
 
 def refusal(
-    wanted: Resources = WANTED, *, memory: Memory = HOST, promised_bytes: int = 0, sandboxes: int = 0
+    wanted: Resources = WANTED,
+    *,
+    memory: Memory = HOST,
+    promised_bytes: int = 0,
+    sandboxes: int = 0,
+    waits: bool = False,
 ) -> AtollError | None:
-    return admission.refusal(wanted, memory=memory, promised_bytes=promised_bytes, sandboxes=sandboxes, overcommit=2.0)
+    return admission.refusal(
+        wanted, memory=memory, promised_bytes=promised_bytes, sandboxes=sandboxes, overcommit=2.0, waits=waits
+    )
 
 
 def test_what_fits_is_admitted() -> None:
@@ -42,6 +49,14 @@ def test_a_full_machine_says_try_again(memory: Memory, promised_bytes: int, sand
     error = refusal(memory=memory, promised_bytes=promised_bytes, sandboxes=sandboxes)
     assert isinstance(error, Unavailable)
     assert error.hint
+
+
+def test_one_that_waits_in_the_pool_has_its_start_behind_it() -> None:
+    """It is not refused for memory that it has already; what the host keeps for itself is kept all the same."""
+    scarce = Memory(16 * limits.GIB, limits.MEMORY_RESERVE_BYTES + limits.MIB)
+    assert refusal(memory=scarce) is not None
+    assert refusal(memory=scarce, waits=True) is None
+    assert refusal(memory=Memory(16 * limits.GIB, limits.MEMORY_RESERVE_BYTES - 1), waits=True) is not None
 
 
 def test_the_host_has_memory() -> None:

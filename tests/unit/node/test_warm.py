@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from atoll.model import limits
+from atoll.model.resources import Resources
 from atoll.model.template import Template
 from atoll.node import admission, warm
 from atoll.node.shelf import Shelf
@@ -50,6 +51,18 @@ class Box:
 
     async def demolish(self) -> None:
         self.gone = True
+
+
+def test_a_claim_finds_the_living_of_its_template_with_the_usual_memory() -> None:
+    pool = warm.WarmPool(cast(Any, None), cast(Any, None), size=8)
+    shelf = pool._shelves["code"] = Shelf(Template(name="code", key="1" * 16))
+    assert not pool.has_live("code", Resources())
+    shelf.live.append(cast(Any, Box()))
+    assert pool.has_live("code", Resources())
+    assert not pool.has_live("base", Resources())
+    assert not pool.has_live("code", Resources(memory_bytes=2 * Resources().memory_bytes))
+    shelf.live[0].alive = False  # type: ignore[misc]
+    assert not pool.has_live("code", Resources())
 
 
 @pytest.mark.anyio
