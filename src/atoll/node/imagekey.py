@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -41,6 +42,7 @@ class ImageKey:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._secret = b""
+        self._making = threading.Lock()
 
     def begin(self) -> Digest:
         """For bytes that this server writes."""
@@ -60,8 +62,9 @@ class ImageKey:
         return hmac.compare_digest(digest.told(), told)
 
     def _key(self, salt: bytes) -> bytes:
-        if not self._secret:
-            self._secret = self._read() or self._make()
+        with self._making:  # two first images at once must not have two secrets: one would be lost
+            if not self._secret:
+                self._secret = self._read() or self._make()
         return hmac.digest(self._secret, salt, hashlib.sha256)
 
     def _read(self) -> bytes:

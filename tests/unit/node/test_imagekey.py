@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,19 @@ def test_what_came_from_elsewhere_is_compared_by_its_hash(tmp_path: Path, file: 
     assert key.matches(file, hashlib.sha256(DATA).hexdigest())
     assert not key.matches(file, hashlib.sha256(DATA + b".").hexdigest())
     assert not (tmp_path / "images.key").exists()
+
+
+def test_two_first_images_at_once_have_one_secret(tmp_path: Path, file: Path) -> None:
+    """Else the next start would know only one of them."""
+    for number in range(20):
+        path = tmp_path / f"{number}.key"
+        key = ImageKey(path)
+        ready = threading.Barrier(4)
+
+        def first(key: ImageKey = key, ready: threading.Barrier = ready) -> str:
+            ready.wait()
+            return told(key)
+
+        with ThreadPoolExecutor(4) as threads:
+            texts = [one.result() for one in [threads.submit(first) for _ in range(4)]]
+        assert all(ImageKey(path).matches(file, text) for text in texts)
