@@ -141,7 +141,7 @@ class Node(NetworkPort, VolumePort, StatePort):
             templates.find(self._host.pool, order.template)
         steps = Steps()
         try:
-            with self._admitted(order):
+            with self._admitted(order, waits=self._waits(order)):
                 way, instance = await self._make(order, steps)
         except AtollError as error:
             error.log = startlog.compose(steps.ms, error)
@@ -350,8 +350,12 @@ class Node(NetworkPort, VolumePort, StatePort):
         wishes = [instance.entry.resources for instance in self._instances.values()] + list(self._making.values())
         return sum(admission.promise_bytes(resources) for resources in wishes)
 
+    def _waits(self, order: SandboxOrder) -> bool:
+        """Whether the pool has this one, and its memory with it."""
+        return not order.image and not order.volumes and self._warm.has_live(order.template, order.resources)
+
     @contextlib.contextmanager
-    def _admitted(self, order: SandboxOrder) -> Iterator[None]:
+    def _admitted(self, order: SandboxOrder, *, waits: bool = False) -> Iterator[None]:
         """Count the sandbox before anything is made, so that two creates at once cannot both take the last place."""
         refused = admission.refusal(
             order.resources,
@@ -359,7 +363,7 @@ class Node(NetworkPort, VolumePort, StatePort):
             promised_bytes=self._promised_bytes(),
             sandboxes=len(self._instances) + len(self._making),
             overcommit=self._overcommit,
-            waits=not order.image and not order.volumes and self._warm.has_live(order.template, order.resources),
+            waits=waits,
         )
         if refused is not None:
             raise refused
