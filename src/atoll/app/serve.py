@@ -16,6 +16,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -51,6 +52,11 @@ def descriptors_raise() -> None:
         log.debug("descriptors", before=soft, now=wanted)
 
 
+def threads_raise() -> None:
+    """Enough threads that some who wait for a slow disk keep nobody else waiting."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(limits.SERVER_THREADS_MAX, "atoll"))
+
+
 def settle_heap() -> None:
     """What a server is made of stays: the collector need not go through it again, for 24 ms (seen) amid a request."""
     gc.collect()
@@ -59,6 +65,7 @@ def settle_heap() -> None:
 
 async def serve(settings: Settings, drain_on_stop: bool = False, open_node: NodeOpener = open_node) -> None:
     """Serve until SIGTERM or SIGINT, then stop in order."""
+    threads_raise()
     try:
         with data_lock(settings.data), listening(settings.listen) as listener:
             backup.finish(settings)

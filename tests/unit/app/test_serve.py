@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -93,6 +95,20 @@ async def test_a_stop_does_not_wait_for_a_stream_without_end(tmp_path: Path) -> 
                     await anyio.sleep(0.01)
             await response.aclose()
     assert len(node.guests) == 1
+
+
+async def test_many_who_wait_for_a_disk_keep_nobody_waiting(tmp_path: Path) -> None:
+    """More than the threads that a loop has by itself on this machine."""
+    go_on = threading.Event()
+    async with serving(tmp_path, FakeNode()), anyio.create_task_group() as waiting:
+        for _ in range((os.cpu_count() or 1) + 8):
+            waiting.start_soon(asyncio.to_thread, go_on.wait)
+        try:
+            await anyio.sleep(0.01)
+            with anyio.fail_after(5):
+                assert await asyncio.to_thread(tmp_path.exists)
+        finally:
+            go_on.set()
 
 
 async def test_a_client_that_hangs_up_ends_its_stream(tmp_path: Path) -> None:
