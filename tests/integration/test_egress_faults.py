@@ -166,6 +166,21 @@ def test_a_cap_is_for_the_whole_life(server: Server, servers: Upstream) -> None:
     assert not (server.data / "network" / sandbox.id).exists()
 
 
+def test_a_refused_name_is_in_the_audit_log_of_the_owner(server: Server) -> None:
+    """Of a program that is refused at its first question no connection tells. Control: one that is not."""
+    with server.create(policy=[f"good.test:{HTTP_PORT}"]) as sandbox:
+        asked = sandbox.commands.run(f"curl -sS http://blocked.test/; curl -sS http://good.test:{HTTP_PORT}/")
+        assert "blocked.test" in asked.stderr
+
+        def told() -> set[tuple[str, str, str]]:
+            events = server.request("GET", f"/v1/events?target={sandbox.id}").json()["items"]
+            network = [event for event in events if event["action"].startswith("network.")]
+            return {(event["action"], event["detail"]["name"], event["result"]) for event in network}
+
+        expected = {("network.lookup", "blocked.test", "refused"), ("network.connection", "good.test", "ok")}
+        wait_until(lambda: told() == expected, 5, "both are told")
+
+
 def test_a_server_that_stops_tells_of_the_connections_that_were_open(server: Server) -> None:
     sandbox = server.create(policy=[f"good.test:{HTTP_PORT}"])
     holder = sandbox.commands.start(["python3", "-c", HOLDER])

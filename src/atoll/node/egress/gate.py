@@ -137,6 +137,7 @@ class Gate:
         self._events_total = 0
         self._minute = 0
         self._reported_in_minute = 0
+        self._names_in_minute: set[str] = set()
         self._connections_total = 0
         self._refused_total = 0
         self._questions: dict[str, _Question] = {}
@@ -281,17 +282,22 @@ class Gate:
         self._events_total += 1
         event = NetworkEvent(number=self._events_total, at=datetime.now(UTC), kind=kind, **values)
         self._events.append(event)
-        if kind != "lookup":
-            self._report_some(event)
+        self._report_some(event)
 
     def _report_some(self, event: NetworkEvent) -> None:
         """The audit log is for people and on a disk: a sandbox that knocks without end fills its own memory only.
 
-        That there is more than the log was told is told, once a minute.
+        That there is more than the log was told is told, once a minute. A refused name is told once a minute, because
+        programs ask for it again and again; and only some names, so that connections are told beside them.
         """
         minute = int(event.at.timestamp() // 60)
         if minute != self._minute:
             self._minute, self._reported_in_minute = minute, 0
+            self._names_in_minute.clear()
+        if event.kind == "lookup":
+            if event.name in self._names_in_minute or len(self._names_in_minute) >= limits.LOOKUP_REPORTS_PER_MINUTE:
+                return
+            self._names_in_minute.add(event.name)
         self._reported_in_minute += 1
         if self._reported_in_minute <= limits.NETWORK_REPORTS_PER_MINUTE:
             self._report(self.sandbox_id, event)

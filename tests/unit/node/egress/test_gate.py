@@ -43,6 +43,21 @@ def test_a_flood_is_told_up_to_a_bound_and_that_it_is_one(monkeypatch: pytest.Mo
     assert gate.status(0).refused_total == 100
 
 
+def test_a_refused_name_is_told_once_a_minute_and_names_without_end_hide_no_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "LOOKUP_REPORTS_PER_MINUTE", 3)
+    monkeypatch.setattr(module, "datetime", _Stopped)
+    told: list[NetworkEvent] = []
+    gate = Gate("sb1", lambda _, event: told.append(event))
+    for number in range(50):
+        for _ in ("A", "AAAA"):
+            gate.note("lookup", name=f"n{number}.test", reason="not_listed")
+    gate.turned_away(ADDRESS, 443, "network_off")
+    assert [event.name or event.kind for event in told] == ["n0.test", "n1.test", "n2.test", "connection"]
+    assert len(gate.status(0).events) == 101
+
+
 async def test_the_bytes_that_reach_a_cap_do_not_pass() -> None:
     gate = Gate("sb1", lambda *_: None)
     gate.apply(NetworkOrder(compile_policy(Policy(allow=(str(ADDRESS),), bytes_max=10), {})))
