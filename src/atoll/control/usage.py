@@ -126,6 +126,7 @@ class Metering:
 
     async def count(self) -> None:
         """Bring the record of all that runs up to now."""
+        begun_at = self._clock.now()  # who comes from here on may not be counted
         metered = [meter.sandbox_id for meter in await self._store.read(rows.meters)]
         await self.jumps.settle()
         if metered:
@@ -133,7 +134,7 @@ class Metering:
                 samples = await self._node.sample(metered)
                 # The moment is taken after the sample: time that passed since is counted next time, none twice.
                 await self._store.write(rows.count, dict(samples), self._clock.now())
-        self._counted_at = self._clock.now()
+        self._counted_at = begun_at
 
     async def last(self, sandbox_id: str) -> None:
         """Count a sandbox that is about to sleep, for the last time. It does whether this succeeds or not."""

@@ -48,6 +48,28 @@ async def test_a_sandbox_is_counted_from_its_start_to_its_end(world: Any) -> Non
     assert (total.wall_s, total.cpu_s) == (120, 9)
 
 
+async def test_who_came_while_others_were_counted_is_not_taken_for_counted(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metering = world.control.accounts.usage
+    settle = metering.jumps.settle
+    with anyio.fail_after(5):
+        while metering._awaited is None:  # the first round is over
+            await anyio.sleep(0.005)
+
+    async def settle_slowly() -> None:
+        """Who is counted is known by now; meanwhile another comes, and time passes."""
+        monkeypatch.undo()
+        sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+        world.node.samples[sandbox.id] = Sample(cpu_s=7)
+        await world.clock.advance(30)
+        await settle()
+
+    monkeypatch.setattr(metering.jumps, "settle", settle_slowly)
+    await metering.count()
+    assert (await used(world)).wall_s == 30
+
+
 async def test_what_was_read_before_the_end_counts_though_the_end_is_tried_again(world: Any) -> None:
     """The node has forgotten it by then, so nobody could tell a second time."""
     sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
