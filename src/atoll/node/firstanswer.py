@@ -23,6 +23,7 @@ async def first_answer(box: Box, guest: GuestLink) -> None:
         nonlocal exited
         await box.wait_exited()
         exited = True
+        guest.hang_up()  # a dead peer says no farewell
 
     failure: AtollError | None = None
     async with anyio.create_task_group() as tasks:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from atoll.node.activity import Activity
 from atoll.node.bundling import GUEST_PORT, bundle_of
 from atoll.node.disks.pool import meaning, pool_full, wanting_room
 from atoll.node.ending import cause_of, demolish
+from atoll.node.farewell import hung_up_if_dead
 from atoll.node.firstanswer import first_answer
 from atoll.node.guestlink import GuestLink
 from atoll.node.hashing import file_hashes
@@ -67,7 +69,7 @@ class Instance:
     ) -> Instance:
         """Make all of it, from a disk and, if there is one, a memory image. On an error or a cancel nothing is left."""
         instance = await cls.prepare(host, entry, disk, steps)
-        async with instance.kept_or_demolished():
+        async with instance.kept_or_demolished(), instance.hung_up_if_it_dies():
             await instance.boot(steps, image)
             await instance.become(instance.entry, env)
             await instance.attach_volumes()
@@ -83,6 +85,10 @@ class Instance:
             with anyio.CancelScope(shield=True):
                 await self.demolish()
             raise
+
+    def hung_up_if_it_dies(self) -> AbstractAsyncContextManager[None]:
+        """While nobody waits for its death yet."""
+        return hung_up_if_dead(self._box, self.guest)
 
     @classmethod
     async def prepare(cls, host: Host, entry: Entry, disk: Path, steps: Steps) -> Instance:

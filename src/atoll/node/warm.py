@@ -227,7 +227,7 @@ class WarmPool:
         """It gets a token of its own at once, because the image's is in every copy of it; or its owner gives it one."""
         assert shelf.image is not None
         instance = shelf.shells.popleft() if shelf.shells else await self._shell(shelf)
-        async with instance.kept_or_demolished():
+        async with instance.kept_or_demolished(), instance.hung_up_if_it_dies():
             await instance.boot(Steps(), shelf.image)
             if not shelf.awaited():
                 await instance.become(instance.entry, {})

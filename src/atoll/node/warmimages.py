@@ -69,7 +69,8 @@ async def _make(host: Host, spares: Spares, template: Template, wanted: str) -> 
     entry = host.entry("", template.name, Resources(), slot=slot, hostname="sandbox")
     instance = await Instance.create(host, entry, templates.find(host.pool, template.name), Steps(), env={})
     try:
-        await _warm_up(instance, template)
+        async with instance.hung_up_if_it_dies():
+            await _warm_up(instance, template)
         image = await instance.capture(wanted)
     finally:
         with anyio.CancelScope(shield=True):
@@ -90,7 +91,7 @@ async def _warm_up(instance: Instance, template: Template) -> None:
 async def run_once(instance: Instance) -> None:
     """Start a program and look at a folder: the first call after a restore pays for pages that the next find ready."""
     for op, params in (("process.start", {"argv": ["true"], "timeout_s": 30}), ("file.list", {"path": "/"})):
-        async with instance.guest.stream(op, params) as stream:
+        async with instance.guest.stream(op, params, idle_s=limits.GUEST_REPLY_S_MAX) as stream:
             async for message in stream:
                 if isinstance(message, guest.End):
                     break

@@ -32,6 +32,9 @@ class Silent:
     def console(self) -> str:
         return "what it said last"
 
+    def hang_up(self) -> None:
+        """Nobody is being talked to."""
+
     async def call(self, op: str, params: Any = None) -> None:
         await asyncio.sleep(0)
         raise GuestFailed(f"no answer to {op}", code="guest_unreachable")
