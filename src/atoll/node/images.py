@@ -125,18 +125,27 @@ class Images:
         btrfs.snapshot_create(source, self.disk_path(image_id), read_only=True)
 
     def disk_keep(self, image_id: str, disk: Path) -> None:
-        """Put a sandbox's own disk in the place of the copy that was taken of it; it has not changed since."""
+        """Put a sandbox's own disk in the place of the copy that was taken of it; it has not changed since.
+
+        Without its cap, which it gets again when somebody may write to it: of one that is full the kernel could not
+        even note down that it is read-only from now on.
+        """
         own, other = self.disk_path(image_id), self._stand_by(image_id)
         with self._placing(image_id):
+            btrfs.quota_limit(disk, 0)
             own.rename(other)
             disk.rename(own)
             btrfs.read_only_set(own, True)
             btrfs.subvolume_delete(other)
 
     def disk_lend(self, image_id: str, target: Path) -> None:
-        """Move the disk of a paused sandbox to where it is used; a copy stays, in case that comes to nothing."""
+        """Move the disk of a paused sandbox to where it is used; a copy stays, in case that comes to nothing.
+
+        It has no cap then: see `disk_keep`.
+        """
         own, other = self.disk_path(image_id), self._stand_by(image_id)
         with self._placing(image_id):
+            btrfs.quota_limit(own, 0)  # that of an earlier version has one
             btrfs.snapshot_create(own, other, read_only=True)
             btrfs.read_only_set(own, False)  # a read-only subvolume cannot be moved to another folder
             own.rename(target)
