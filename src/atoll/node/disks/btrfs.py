@@ -154,10 +154,13 @@ def quota_enable(path: Path) -> QuotaMode:
 
 
 def quota_limit(path: Path, bytes_max: int) -> None:
-    """Cap what the subvolume at `path` may hold of its own; 0 takes the cap away. Beyond it writes fail with EDQUOT."""
-    with _opened(path) as fd:
-        args = _LIMIT.pack(0, _LIMIT_MAX_EXCLUSIVE, 0, bytes_max or _NO_LIMIT, 0, 0)
-        _call(fd, _QGROUP_LIMIT, args)  # qgroup id 0 means: of the subvolume of this descriptor
+    """Cap what the subvolume at `path` may hold of its own; 0 takes the cap away. Beyond it writes fail with EDQUOT.
+
+    Asked of the folder that it lies in: asked of itself, the change of a cap that is reached would be over the cap.
+    """
+    group = subvolume_id(path)
+    with _opened(path.parent) as fd:
+        _call(fd, _QGROUP_LIMIT, _LIMIT.pack(group, _LIMIT_MAX_EXCLUSIVE, 0, bytes_max or _NO_LIMIT, 0, 0))
 
 
 def quota_forget(path: Path, id_: int) -> bool:
