@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
@@ -128,12 +129,38 @@ def test_lists_of_the_operator() -> None:
             parse_lists(wrong)
 
 
-@given(st.text(alphabet="/.%2eEfF\\ab?#", max_size=20))
-def test_a_path_below_a_prefix_stays_there(path: str) -> None:
-    if path_below(path, "/pub"):
+@given(
+    st.lists(
+        st.sampled_from(["/", ".", "..", ";", "%2e", "%2F", "%25", "25", "2e", "%3b", "\\", "a", "pub", "?", "#"]),
+        max_size=12,
+    ).map("".join)
+)
+def test_a_path_below_a_prefix_stays_there(rest: str) -> None:
+    """However often a server decodes it, and whether or not it takes what follows a semicolon for a parameter."""
+    for path in (rest, f"/pub/{rest}"):
         plain = path.partition("?")[0]
+        if not path_below(path, "/pub"):
+            continue
         assert plain == "/pub" or plain.startswith("/pub/")
-        assert ".." not in plain.split("/")
+        for _ in range(8):
+            segments = [segment.partition(";")[0] for segment in plain.split("/")]
+            assert not {".", ".."} & set(segments), path
+            plain = unquote(plain)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_below"),
+    [
+        *(
+            (f"/api/{trick}/admin", False)
+            for trick in ("..;", "..;x=1", ".;", "%252e%252e", "..%253b", "%25252E.", "..")
+        ),
+        *((path, True) for path in ("/api", "/api/", "/api/x;v=1/y", "/api/100%25", "/api/.well-known", "/api/a..b")),
+        *((path, False) for path in ("/api;/admin", "/apis", "/api/..", "/api/.;", "/api//admin")),
+    ],
+)
+def test_which_paths_are_below_a_prefix(path: str, is_below: bool) -> None:
+    assert path_below(path, "/api") is is_below
 
 
 def test_rules_for_requests() -> None:

@@ -27,6 +27,7 @@ _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _METHOD = re.compile(r"[A-Z]{1,32}")
 _LIST = re.compile(r"@[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_ENCODED_PERCENT = re.compile("%(?:25)+")
 _WEB_PORTS = ((80, 80), (443, 443))
 _ALL_PORTS = ((1, 65535),)
 
@@ -187,10 +188,11 @@ def request_refusal(rules: Sequence[HttpRule], method: str, path: str) -> str:
 def path_below(path: str, prefix: str) -> bool:
     """Whether a path is the prefix or below it. A path that a server might read in another way is below nothing."""
     plain = path.partition("?")[0]
-    lowered = plain.lower()
-    if any(trick in lowered for trick in ("/../", "/./", "//", "\\", "%2e", "%2f", "%5c", "%00")):
+    # A server behind another may decode once more, and some take what follows a semicolon for no part of a name.
+    decoded = _ENCODED_PERCENT.sub("%", plain.lower()).replace("%3b", ";")
+    if any(trick in decoded for trick in ("//", "\\", "#", "%2e", "%2f", "%5c", "%00")):
         return False
-    if plain.endswith(("/..", "/.")) or "#" in plain:
+    if any(segment.partition(";")[0] in (".", "..") for segment in decoded.split("/")):
         return False
     return plain == prefix or plain.startswith(prefix if prefix.endswith("/") else prefix + "/")
 
