@@ -7,19 +7,25 @@ made when the first request is allowed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
 
 import anyio
+import anyio.lowlevel
 import h11
 
 from atoll.model import limits
 from atoll.node.egress.channel import Channel
 from atoll.node.egress.gate import Flow, Gate
+from atoll.node.egress.inject import Headers
 from atoll.node.egress.relay import relay
 from atoll.node.egress.requests import STATUS, Asked, Site, authority, judge, words
 
-_HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"te", b"trailer"})
+_HOP_BY_HOP = frozenset(
+    {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"te", b"trailer", b"http2-settings"}
+)
+_FOR_PROXIES = re.compile(rb"https?://([^/?#]*)(.*)", re.DOTALL)
+_HTTP_AGAIN = (b"h2", b"http/", b"tls/")  # protocols in which requests go on that nobody would judge
 _Count = Callable[[int], Awaitable[None]]
 
 
@@ -29,12 +35,16 @@ class _Half:
     def __init__(self, channel: Channel, role: type[h11.CLIENT] | type[h11.SERVER], count: _Count) -> None:
         self.channel = channel
         self._count = count
+        self._events = 0
         self.state = h11.Connection(role, max_incomplete_event_size=limits.HTTP_HEAD_BYTES_MAX)
 
     async def next(self) -> h11.Event | type[h11.PAUSED]:
         while True:
             event = self.state.next_event()
             if event is not h11.NEED_DATA:
+                self._events += 1
+                if self._events % limits.EGRESS_EVENTS_IN_TURN == 0:
+                    await anyio.lowlevel.checkpoint()  # one read may be thousands of chunks of one byte
                 assert not isinstance(event, type) or event is h11.PAUSED
                 return event
             with anyio.fail_after(limits.EGRESS_IDLE_S_MAX):
@@ -94,25 +104,29 @@ def _judge(gate: Gate, site: Site, request: h11.Request) -> tuple[str, h11.Reque
     headers = [(bytes(name), bytes(value)) for name, value in request.headers]
     target = bytes(request.target)
     hosts = [value for name, value in headers if name == b"host"]
-    if target.startswith((b"http://", b"https://")):  # the form for proxies
-        hosts.append(urlsplit(target.decode("latin-1")).netloc.encode("latin-1"))
-        target = target[target.index(b"/", 8) :] if b"/" in target[8:] else b"/"
-    refusal, rewritten = judge(gate, site, Asked(bytes(request.method), target, hosts, _end_to_end(headers)))
+    if for_proxies := _FOR_PROXIES.fullmatch(target):
+        hosts.append(for_proxies[1])
+        target = for_proxies[2] if for_proxies[2].startswith(b"/") else b"/" + for_proxies[2]
+    kept = _end_to_end(headers, only_websocket=bool(gate.order.rules.http_rules(site.name)))
+    refusal, rewritten = judge(gate, site, Asked(bytes(request.method), target, hosts, kept))
     if rewritten is None:
         return refusal, None
     return "", h11.Request(method=request.method, target=rewritten.target, headers=rewritten.headers)
 
 
-def _end_to_end(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def _end_to_end(headers: Headers, *, only_websocket: bool) -> Headers:
     """Without what concerns only the hop to us; framing that contradicts itself loses the weaker half."""
     chunked = any(name == b"transfer-encoding" for name, _ in headers)
-    upgrade = any(name == b"upgrade" for name, _ in headers)
-    kept = [
-        (name, value)
-        for name, value in headers
-        if name not in _HOP_BY_HOP and not (chunked and name == b"content-length")
-    ]
-    return [*kept, (b"connection", b"upgrade")] if upgrade else kept
+    dropped = {b"upgrade", *_HOP_BY_HOP, *((b"content-length",) if chunked else ())}
+    kept = [(name, value) for name, value in headers if name not in dropped]
+    wanted = [part.strip() for name, value in headers if name == b"upgrade" for part in value.split(b",")]
+    wanted = [word for word in wanted if _may_switch(word.lower(), only_websocket)]
+    return [*kept, (b"upgrade", b", ".join(wanted)), (b"connection", b"upgrade")] if wanted else kept
+
+
+def _may_switch(protocol: bytes, only_websocket: bool) -> bool:
+    """Whether a client may propose this protocol; what is said in it afterwards is nobody's to judge."""
+    return protocol == b"websocket" if only_websocket else bool(protocol) and not protocol.startswith(_HTTP_AGAIN)
 
 
 async def _exchange(guest: _Half, outside: _Half, head: h11.Request) -> None:

@@ -102,18 +102,21 @@ class _Bridge:
             if not data:
                 return
             await count(len(data))
-            events = source.state.receive_data(data)
-            for event in events:
-                if not self._purse.hear(event, time.monotonic()):
-                    raise h2.exceptions.ProtocolError("much is said, and nothing of it matters")
-                self._take(event, source, target)
-                # Some bytes may be a hundred requests, each of which grows on its way.
-                if source.gather() + target.gather() > limits.HTTP2_OUT_BYTES_MAX:
-                    await source.flush()
-                    await target.flush()
+            for start in range(0, len(data), limits.EGRESS_PART_BYTES):
+                await self._hear(data[start : start + limits.EGRESS_PART_BYTES], source, target)
             await source.flush()
             await target.flush()
-            if len(events) > limits.HTTP2_EVENTS_IN_TURN:
+
+    async def _hear(self, data: bytes, source: _Side, target: _Side) -> None:
+        for number, event in enumerate(source.state.receive_data(data), 1):
+            if not self._purse.hear(event, time.monotonic()):
+                raise h2.exceptions.ProtocolError("much is said, and nothing of it matters")
+            self._take(event, source, target)
+            # Some bytes may be a hundred requests, each of which grows on its way.
+            if source.gather() + target.gather() > limits.HTTP2_OUT_BYTES_MAX:
+                await source.flush()
+                await target.flush()
+            if number % limits.EGRESS_EVENTS_IN_TURN == 0:
                 await anyio.lowlevel.checkpoint()  # others want their turn, too
 
     async def up(self) -> None:
