@@ -74,9 +74,12 @@ def authority(value: bytes) -> str:
         IPv4Address(name)
     except ValueError:
         try:
-            name = normal_name(name)
+            normal = normal_name(name)
         except InvalidArgument:
             return ""
+        if name.lower() not in (normal, f"{normal}."):
+            return ""  # the same only after a change that the server may not make: what goes on is what was said
+        name = normal
     return f"{name}:{port}" if colon else name
 
 
