@@ -128,18 +128,23 @@ def test_a_changed_hello_names_the_same_host_or_none(position: int, value: int) 
     assert len(found.name) <= limits.HOST_NAME_CHARS_MAX
 
 
+_PIECES = (
+    *(b"GET", b"PURGE", b"PRI * HTTP/2.0", b"P", b"SSH-2.0-x", b" ", b"\t", b"\r\n", b"\n", b"\r", b"/x", b"\0", b":"),
+    *(b"HTTP/1.1", b"http/1", b"\x16\x03\x01", b"\x16\x03\x01\0\0", b"\x15\x03\x01\0\x02\1\0"),
+    *(b"\x80\x2e\1\3\1", b"\x01", _HELLO, _HELLO[5:], _HELLO[:40], b"\0\0\0\x08", b"A" * 9000),
+)
+
+
+@given(st.lists(st.sampled_from(_PIECES) | st.binary(max_size=4), max_size=9).map(b"".join), st.data())
+def test_what_is_decided_about_a_beginning_holds_for_the_whole(whole: bytes, data: st.DataObject) -> None:
+    """Else a pause in the right place would make one thing of another."""
+    cut = data.draw(st.integers(0, len(whole)))
+    early = sniff(whole[:cut])
+    assert early.kind is Kind.MORE or early == sniff(whole)
+
+
 @given(st.binary(max_size=300))
 def test_any_first_bytes_are_something(data: bytes) -> None:
     assert isinstance(sniff(data).kind, Kind)
     assert sniff(b"\x16\x03" + data).kind in (Kind.TLS, Kind.MORE, Kind.OTHER)
     assert isinstance(host_of(b"GET / HTTP/1.1\r\nHost: " + data), str)
-
-
-def test_what_first_bytes_are() -> None:
-    assert sniff(b"").kind is Kind.MORE
-    assert sniff(b"GE").kind is Kind.MORE
-    assert sniff(b"GET / HTTP/1.1\r\n").kind is Kind.HTTP
-    assert sniff(b"BREW /pot HTTP/1.1\r\n").kind is Kind.HTTP
-    assert sniff(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").kind is Kind.HTTP2
-    assert sniff(b"SSH-2.0-OpenSSH\r\n").kind is Kind.OTHER
-    assert sniff(b"\0\0\0\x08\x04\xd2\x16\x2f").kind is Kind.OTHER

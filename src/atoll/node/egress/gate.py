@@ -41,6 +41,8 @@ class Flow:
     scope: anyio.CancelScope
     begun_s: float
     name: str = ""
+    proven: bool = False
+    """The name leads to the address, and is not only what the client says."""
     protocol: str = ""
     verdict: Verdict = _UNFINISHED
     asked: bool = False
@@ -159,17 +161,41 @@ class Gate:
 
     def still_allows(self, flow: Flow) -> bool:
         """Whether what was said of a connection holds by the rules of this moment."""
-        verdict = decide(self.order.rules, flow.name or None, flow.address, flow.port)
+        verdict = self._verdict(flow)
         return verdict.allowed or (flow.asked and verdict.unlisted and self.order.rules.policy.ask)
 
+    def _verdict(self, flow: Flow) -> Verdict:
+        """What the rules say of it; a name that is only claimed opens nothing, though it may close."""
+        rules = self.order.rules
+        verdict = decide(rules, flow.name or None, flow.address, flow.port)
+        return decide(rules, None, flow.address, flow.port) if verdict.by_name and not flow.proven else verdict
+
     def _objection(self, flow: Flow) -> str:
-        if not self.still_allows(flow):
+        if not self.still_allows(flow) or self.rests_on_a_claim(flow):
             return "policy_changed"
-        if flow.protocol == Kind.TLS.value and not flow.looked_inside and self.must_look(flow.name, flow.port):
+        if not flow.looked_inside and self._must_be_looked_at(flow):
             return "policy_changed"
         if self._over_cap():
             return "bytes_cap"
         return ""
+
+    def _must_be_looked_at(self, flow: Flow) -> bool:
+        if flow.protocol == Kind.TLS.value:
+            return self.must_look(flow.name, flow.port)
+        return flow.protocol in (Kind.HTTP.value, Kind.HTTP2.value) and self.judges_requests(flow)
+
+    def judges_requests(self, flow: Flow) -> bool:
+        """Whether what is asked on a connection could matter, and not only where it leads."""
+        by_name = flow.verdict.by_name or self._verdict(flow).by_name
+        return by_name or self.order.rules.looks_at_names or self.order.looks_inside
+
+    def rests_on_a_claim(self, flow: Flow) -> bool:
+        """Whether rules for a host would be applied in plain to whoever was dialled under its name.
+
+        What such a rule puts into a request is for that host alone.
+        """
+        in_plain = flow.protocol == Kind.HTTP.value and not flow.proven
+        return in_plain and bool(self.order.rules.http_rules(flow.name))
 
     def must_look(self, name: str, port: int) -> bool:
         """Whether TLS to a name must end at the proxy."""

@@ -25,12 +25,16 @@ _FIB_TRIE = Path("/proc/net/fib_trie")
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What is decided about a connection: under which name, and to which address it goes."""
+    """What is decided about a connection: under which name, and to which address it goes.
+
+    `proven` says that the name leads to that address, by its own servers, and is not only what the client says.
+    """
 
     verdict: Verdict
     name: str = ""
     address: IPv4Address | None = None
     asked: bool = False
+    proven: bool = False
 
 
 class Bench:
@@ -80,7 +84,7 @@ class Bench:
         """Judge a connection. `name` is what TLS or HTTP said; `opaque` that nothing was said that we understand."""
         stand_in = gate.pins.fake_name(target)
         if stand_in:
-            return await self._rule_stand_in(gate, stand_in, port, name)
+            return await self._rule_stand_in(gate, stand_in, port, stand_in if opaque else name)
         reason = self.forbidden(target)
         if reason:
             return Ruling(Verdict(False, reason), name)
@@ -96,22 +100,29 @@ class Bench:
 
     async def _rule_address(self, rules: Compiled, gate: Gate, target: IPv4Address, port: int, name: str) -> Ruling:
         verdict = decide(rules, name or None, target, port)
-        if not verdict.allowed or not verdict.by_name:
+        if not verdict.allowed or not name:
             return Ruling(verdict, name, target)
         if name in gate.pins.names(target):
-            return Ruling(verdict, name, target)
-        answer = await self._resolver.resolve(name)
-        if target in answer.addresses:
-            gate.pins.add(name, (target,))
-            return Ruling(verdict, name, target)
+            return Ruling(verdict, name, target, proven=True)
+        if not verdict.by_name and not rules.http_rules(name):
+            return Ruling(verdict, name, target)  # nothing rests on the name
+        if await self._leads_to(gate, name, target):
+            return Ruling(verdict, name, target, proven=True)
         by_address = decide(rules, None, target, port)
         if by_address.allowed:
             return Ruling(by_address, name, target)
         return Ruling(Verdict(False, "name_mismatch", verdict.rule), name)
 
+    async def _leads_to(self, gate: Gate, name: str, target: IPv4Address) -> bool:
+        answer = await self._resolver.resolve(name)
+        if target not in answer.addresses:
+            return False
+        gate.pins.add(name, (target,))
+        return True
+
     async def _rule_stand_in(self, gate: Gate, name: str, port: int, said: str) -> Ruling:
         """A name that nobody looked up yet: first the word, then the look-up."""
-        if said and said != name:
+        if said != name:
             return Ruling(Verdict(False, "name_mismatch"), said)
         verdict, asked = decide(gate.order.rules, name, None, port), False
         if verdict.unlisted and gate.order.rules.policy.ask:
@@ -124,7 +135,7 @@ class Bench:
             return Ruling(Verdict(False, "no_such_name", verdict.rule), name)
         for address in self._reachable(answer):
             if decide(gate.order.rules, name, address, port).reason != "denied":
-                return Ruling(verdict, name, address, asked)
+                return Ruling(verdict, name, address, asked, proven=True)
         return Ruling(Verdict(False, "private_address", verdict.rule), name)
 
     async def test(self, gate: Gate, host: str, port: int) -> tuple[Verdict, tuple[IPv4Address, ...]]:

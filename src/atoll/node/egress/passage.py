@@ -18,7 +18,8 @@ from atoll.model import limits
 from atoll.node.egress.channel import Plain
 from atoll.node.egress.gate import Flow, Gate
 
-Look = Callable[[bytes], bool]
+Look = Callable[[bytes], bool | None]
+"""Whether bytes from inside may pass; None: these may, and the next are to be looked at, too."""
 
 
 class Idleness:
@@ -139,8 +140,7 @@ class _Way:
             self._finish()
 
     def _carry(self, data: memoryview) -> None:
-        look, self._look = self._look, None
-        if look is not None and not look(bytes(data)):
+        if self._look is not None and not self._may_pass(self._look, data):
             self._flow.cut("late_hello")
             return
         self._passage.idleness.moved()
@@ -154,6 +154,12 @@ class _Way:
             self._rest = self._loop.call_later(wait_s, self._write_left)
         else:
             self._write(data)
+
+    def _may_pass(self, look: Look, data: memoryview) -> bool:
+        said = look(bytes(data))
+        if said is not None:
+            self._look = None
+        return said is not False
 
     def _write_left(self) -> None:
         """Called by the loop: the other end reads again, or the rest is over."""

@@ -3,7 +3,8 @@
     accepted ─▶ first bytes ─▶ judged ─▶ passed on as it is        TLS, and what is neither TLS nor HTTP
                      ▲            │  └──▶ looked at, request by request   HTTP; TLS where a rule or a secret needs it
                      │            └─────▶ refused: reset, or an answer that says why
-                     └── silent: connected; if the client speaks before the server does, judged by what it says
+                     └── silent: connected; if the client speaks before the server does, judged by what it says,
+                         else, and if it began as nothing common does, passed on and looked at until it is clear
 
 Every step has a time limit, every buffer a bound, and every connection ends in one event.
 """
@@ -13,13 +14,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import math
 import os
 import socket
 import ssl
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from ipaddress import IPv4Address
 
 import anyio
@@ -32,8 +33,8 @@ from atoll.node.egress.ca import Authority
 from atoll.node.egress.channel import Channel, Plain, Tls
 from atoll.node.egress.dns_server import DNS_PORT, DnsServer
 from atoll.node.egress.gate import Flow, Gate
-from atoll.node.egress.judge import Bench, Ruling
-from atoll.node.egress.passage import Passage
+from atoll.node.egress.judge import Bench
+from atoll.node.egress.passage import Look, Passage
 from atoll.node.egress.requests import Site
 from atoll.node.egress.sniff import Kind, Sniffed, sniff
 from atoll.node.network import plan
@@ -134,59 +135,89 @@ class Proxy:
             flow.verdict = Verdict(False, self._bench.forbidden(flow.address))
             return
         target = flow.address
-        sniffed = await _first_bytes(inside, flow.port)
-        ruling = await self._judge(flow, inside, target, sniffed)
-        if ruling is not None and sniffed.kind is Kind.MORE:
-            if await self._passed_in_silence(flow, inside, ruling):
-                return
+        while True:
             sniffed = await _first_bytes(inside, flow.port)
-            ruling = await self._judge(flow, inside, target, sniffed)
-        if ruling is not None:
-            await self._pass(flow, inside, sniffed, ruling)
+            if not await self._judge(flow, inside, target, sniffed):
+                return
+            if sniffed.kind is not Kind.MORE:
+                await self._pass(flow, inside, sniffed)
+                return
+            if await self._passed_undecided(flow, inside):
+                return
 
-    async def _judge(self, flow: Flow, inside: Plain, target: IPv4Address, sniffed: Sniffed) -> Ruling | None:
-        """Whether the connection may go on, as far as it is known what it is; None if it may not."""
+    async def _judge(self, flow: Flow, inside: Plain, target: IPv4Address, sniffed: Sniffed) -> bool:
+        """Whether the connection may go on, as far as it is known what it is."""
         flow.protocol = sniffed.kind.value
         name = sniffed.name if sniffed.kind is Kind.TLS else _host_in(inside.first, sniffed.kind)
-        if flow.asked and name in ("", flow.name):
-            return Ruling(flow.verdict, flow.name, flow.address, asked=True)  # nobody is asked twice about one thing
         opaque = sniffed.kind in (Kind.OTHER, Kind.MORE)
-        flow.in_judgement = True
-        ruling = await self._bench.rule(self._gate, target, flow.port, name, opaque=opaque)
-        flow.in_judgement = False
-        flow.verdict, flow.asked, flow.name = ruling.verdict, ruling.asked, ruling.name
-        if ruling.verdict.allowed and ruling.address is not None:
-            flow.address = ruling.address
-            if self._gate.still_allows(flow):
-                return ruling
-            ruling = replace(ruling, verdict=Verdict(False, "policy_changed", ruling.verdict.rule))
-            flow.verdict = ruling.verdict
-        if sniffed.kind is Kind.HTTP:
+        if sniffed.kind is Kind.MORE and inside.first and not sniffed.strange:
+            flow.verdict = Verdict(False, "unfinished")  # it began as TLS or a request does, and did not go on
+            return False
+        if not flow.asked or name != ("" if opaque else flow.name):  # nobody is asked twice about one thing
+            flow.in_judgement = True
+            ruling = await self._bench.rule(self._gate, target, flow.port, name, opaque=opaque)
+            flow.in_judgement = False
+            flow.verdict, flow.asked = ruling.verdict, ruling.asked
+            flow.name, flow.proven = ruling.name, ruling.proven
+            flow.address = ruling.address or flow.address
+        reason = self._objection(flow, sniffed) if flow.verdict.allowed else ""
+        if reason:
+            flow.verdict = Verdict(False, reason, flow.verdict.rule)
+        if not flow.verdict.allowed and sniffed.kind is Kind.HTTP:
             flow.answered = True
-            await inside.send(http1.refusal_bytes(ruling.verdict.reason))
+            await inside.send(http1.refusal_bytes(flow.verdict.reason))
             await inside.send_end()
             await _drained(inside)
-        return None
+        return flow.verdict.allowed
 
-    async def _passed_in_silence(self, flow: Flow, inside: Plain, ruling: Ruling) -> bool:
-        """Connect a client that says nothing. False if it speaks before the server does: nothing has passed then."""
+    def _objection(self, flow: Flow, sniffed: Sniffed) -> str:
+        """Why a connection that was ruled to be allowed does not go on all the same."""
+        if not self._gate.still_allows(flow):
+            return "policy_changed"
+        if self._gate.rests_on_a_claim(flow):
+            return "name_mismatch"
+        return "unclear_hello" if not sniffed.clear and self._gate.judges_requests(flow) else ""
+
+    async def _passed_undecided(self, flow: Flow, inside: Plain) -> bool:
+        """Connect a client that has not said what it is. False if it now speaks before the server: nothing has passed.
+
+        Bytes pass while they could still become anything, and before they have become what names a host it is cut.
+        """
         outside = await _dial(flow.address, flow.port)
         try:
-            if await _speaks_first(inside, outside):
+            if not inside.first and await _speaks_first(inside, outside):
                 return False
-            passage = Passage(self._gate, flow, inside, outside, self._buffer)
-            await passage.run(_says_no_name if ruling.verdict.by_name else None)
+            await Passage(self._gate, flow, inside, outside, self._buffer).run(self._late_look(flow))
             return True
         finally:
             outside.close()
 
-    async def _pass(self, flow: Flow, inside: Plain, sniffed: Sniffed, ruling: Ruling) -> None:
+    def _late_look(self, flow: Flow) -> Look:
+        heard, looks = bytearray(), 0
+
+        def look(data: bytes) -> bool | None:
+            nonlocal looks
+            heard.extend(data)
+            looks += 1
+            sniffed = sniff(bytes(heard))
+            if sniffed.kind is Kind.MORE and looks < limits.EGRESS_LOOKS_MAX:
+                return None
+            flow.protocol = sniffed.kind.value
+            if sniffed.kind is Kind.OTHER:
+                return True
+            may_pass = not self._gate.judges_requests(flow)
+            flow.name, flow.proven = sniffed.name, False
+            return may_pass
+
+        return look
+
+    async def _pass(self, flow: Flow, inside: Plain, sniffed: Sniffed) -> None:
         gate = self._gate
         if sniffed.kind is Kind.TLS and gate.must_look(flow.name, flow.port):
             await self._look_inside_tls(flow, inside, sniffed.protocols)
-        elif sniffed.kind is Kind.HTTP and self._judges_requests(ruling):
+        elif sniffed.kind is Kind.HTTP and gate.judges_requests(flow):
             await self._look_inside(flow, inside, None)
-        elif sniffed.kind is Kind.HTTP2 and self._judges_requests(ruling):
+        elif sniffed.kind is Kind.HTTP2 and gate.judges_requests(flow):
             flow.cut_reason = "http2_without_tls"
         else:
             outside = await _dial(flow.address, flow.port)
@@ -194,10 +225,6 @@ class Proxy:
                 await Passage(gate, flow, inside, outside, self._buffer).run()
             finally:
                 outside.close()
-
-    def _judges_requests(self, ruling: Ruling) -> bool:
-        order = self._gate.order
-        return ruling.verdict.by_name or order.rules.looks_at_names or order.looks_inside
 
     async def _look_inside_tls(self, flow: Flow, inside: Plain, offered: tuple[str, ...]) -> None:
         """TLS that ends here on both sides. The server's choice of protocol is what the client is offered."""
@@ -210,6 +237,7 @@ class Proxy:
             except ssl.SSLCertVerificationError as error:
                 await self._not_trusted(flow, inside, error)
                 return
+            flow.proven = True
             chosen = (H2,) if outside.protocol == H2 else HTTP1
             tls = Tls(inside, self._authority().context(flow.name, chosen), server_side=True, name=None)
             await tls.handshake()
@@ -254,16 +282,14 @@ def original_destination(sock: socket.socket) -> tuple[IPv4Address, int]:
 
 async def _first_bytes(inside: Plain, port: int) -> Sniffed:
     """What this is. A client that says nothing is waiting for the server to speak, except where clients speak first."""
-    left_s = limits.EGRESS_HANDSHAKE_S_MAX if inside.first or port in _WEB_PORTS else limits.EGRESS_QUIET_S
     ends_s = time.monotonic() + limits.EGRESS_HANDSHAKE_S_MAX  # what has begun to speak must come to an end
     sniffed = sniff(inside.first)
-    while sniffed.kind is Kind.MORE:
-        if len(inside.first) >= limits.HELLO_BYTES_MAX or left_s <= 0 or not await inside.read_first(left_s):
+    for _ in range(limits.EGRESS_LOOKS_MAX):
+        waits = sniffed.strange or not (inside.first or port in _WEB_PORTS)
+        left_s = min(limits.EGRESS_QUIET_S if waits else math.inf, ends_s - time.monotonic())
+        if sniffed.kind is not Kind.MORE or left_s <= 0 or not await inside.read_first(left_s):
             break
-        left_s = ends_s - time.monotonic()
         sniffed = sniff(inside.first)
-    if sniffed.kind is Kind.MORE and inside.first:
-        return Sniffed(Kind.OTHER)  # it began like something that we know, and did not go on like it
     if sniffed.kind is Kind.HTTP:
         await _whole_head(inside)
     return sniffed
@@ -285,8 +311,10 @@ async def _speaks_first(inside: Plain, outside: Plain) -> bool:
 
 
 async def _whole_head(inside: Plain) -> None:
+    seen = 0  # but for the last bytes, so that a head that trickles in is not searched again and again
     with anyio.move_on_after(limits.EGRESS_HANDSHAKE_S_MAX):
-        while b"\r\n\r\n" not in inside.first and b"\n\n" not in inside.first:
+        while inside.first.find(b"\r\n\r\n", seen) < 0 and inside.first.find(b"\n\n", seen) < 0:
+            seen = max(0, len(inside.first) - 3)
             if len(inside.first) >= limits.HTTP_HEAD_BYTES_MAX or not await inside.read_first():
                 return
 
@@ -294,11 +322,6 @@ async def _whole_head(inside: Plain) -> None:
 def _host_in(head: bytes, kind: Kind) -> str:
     """The name in a request's Host; the engine that serves the connection checks it again, strictly."""
     return http1.host_of(head) if kind is Kind.HTTP else ""
-
-
-def _says_no_name(first: bytes) -> bool:
-    """What a client that was silent at first may say: nothing that would have had to name a host."""
-    return sniff(first).kind in (Kind.OTHER, Kind.MORE)
 
 
 async def _dial(address: IPv4Address, port: int) -> Plain:
