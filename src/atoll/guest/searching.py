@@ -110,7 +110,7 @@ def replace(user: User, params: Params, channel: Channel) -> None:
         if not count:
             continue
         if not flag(params, "dry_run"):
-            store(name, {"parents": False}, [changed])
+            store(name, {"parents": False}, [changed], user)
         total += count
         if not batches.add({"path": name, "count": count}):
             break

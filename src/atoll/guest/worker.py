@@ -25,7 +25,7 @@ from typing import Any
 from atoll.guest import passing
 from atoll.guest.channel import Channel
 from atoll.guest.failure import Disconnected, Refused, refusal
-from atoll.guest.users import User
+from atoll.guest.users import User, from_message
 from atoll.model import limits
 
 _RLIMITS = {
@@ -53,6 +53,10 @@ def serve(user: User, request: dict[str, Any], channel: Channel) -> None:
 
     try:
         try:
+            if done_for := request.get("done_for"):  # by root, who is asked to act for another
+                if request["op"] not in fileops.AS_ROOT_OPS:
+                    raise Refused("invalid_argument", f"{request['op']} is not done as_root")
+                user = from_message(done_for)
             fileops.OPS[request["op"]](user, request, channel)
         except Disconnected:
             pass

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat as modes
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from atoll.guest import incoming
+from atoll.guest import giving, incoming
 from atoll.guest.beside import BesideWriter, write_fully
 from atoll.guest.channel import Channel, Upload, parse
 from atoll.guest.failure import Refused
@@ -23,7 +22,7 @@ _MODE_NEW = 0o644
 
 
 def write(user: User, params: Params, channel: Channel) -> None:
-    name = store(path(params, user.home), params, channel.read_upload())
+    name = store(path(params, user.home), params, channel.read_upload(), user)
     value = describe(name, os.stat(name))
     prefix = text(params, "xattr_prefix", "", chars_max=255)
     channel.send_ok({**value, "xattrs": attributes(name, prefix)} if prefix else value)
@@ -39,7 +38,7 @@ def write_many(user: User, params: Params, channel: Channel) -> None:
     while frames.head is not None:
         options = frames.head
         try:
-            store(path(options, user.home), {**params, **options}, frames.body())
+            store(path(options, user.home), {**params, **options}, frames.body(), user)
         except OSError as error:
             words = os.strerror(error.errno or 0)
             raise OSError(error.errno, f"{words} ({written} files were written)", error.filename) from None
@@ -72,7 +71,7 @@ class _Frames:
                 raise Refused("invalid_argument", "an upload is control and INPUT frames")
 
 
-def store(name: str, params: Params, data: Iterable[bytes | memoryview]) -> str:
+def store(name: str, params: Params, data: Iterable[bytes | memoryview], user: User) -> str:
     """Put these bytes where `name` leads; where that is."""
     mode = optional_integer(params, "mode", high=0o7777)
     size = optional_integer(params, "size")
@@ -82,26 +81,26 @@ def store(name: str, params: Params, data: Iterable[bytes | memoryview]) -> str:
     if flag(params, "exclusive") and old is not None:
         raise Refused("exists", f"{name}: exists")
     if old is None and flag(params, "parents", True):
-        _make_folder(os.path.dirname(name))
+        giving.make_folders(os.path.dirname(name), user, exist_ok=True)
     whole = flag(params, "atomic", True) and (old is None or modes.S_ISREG(old.st_mode)) and not flag(params, "append")
     if flag(params, "incoming") and isinstance(data, Upload):
         if not whole or not incoming.suits(os.path.dirname(name), old):
             data.decline()
         elif placed := incoming.receive(data, name):
             _move_in(placed, name, old, mode, size)
+            giving.give(name, user)
             return name
     if flag(params, "append"):
         (_append if old is None or modes.S_ISREG(old.st_mode) else _add)(name, data, mode)
     elif whole:
         _replace(name, old, data, mode, size)
     else:
-        _in_place(name, data, mode, claim=old is None and flag(params, "claim"))
+        due = giving.is_due(user)
+        claimed = due or flag(params, "claim") if old is None else due and modes.S_ISREG(old.st_mode)
+        _in_place(name, data, mode, owner=user if claimed else None)
+        return name
+    giving.give(name, user)
     return name
-
-
-def _make_folder(folder: str) -> None:
-    if not os.path.isdir(folder):
-        os.makedirs(folder, exist_ok=True)
 
 
 def _resolve(name: str) -> tuple[str, os.stat_result | None]:
@@ -204,15 +203,17 @@ def _content(fd: int, size: int) -> Iterator[bytes]:
         yield data
 
 
-def _in_place(name: str, data: Iterable[bytes | memoryview], mode: int | None, *, claim: bool = False) -> None:
-    """A new file that is claimed is given to whom it belongs already: others who watch its folder wait to hear that."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK
+def _in_place(name: str, data: Iterable[bytes | memoryview], mode: int | None, *, owner: User | None = None) -> None:
+    """With an owner it is given to that one first, also if it is theirs: who watches its folder waits to hear that."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    flags |= os.O_TRUNC if owner is None else os.O_NOFOLLOW  # the name has been followed already
     fd = os.open(name, flags, _MODE_NEW if mode is None else mode)
     try:
         os.set_blocking(fd, True)
-        if claim:
-            with contextlib.suppress(OSError):  # some filesystems know no owners
-                os.fchown(fd, os.geteuid(), os.getegid())
+        if owner is not None:
+            giving.give_open(fd, owner)
+            if os.fstat(fd).st_size:
+                os.ftruncate(fd, 0)
         _write_all(fd, data)
         if mode is not None:
             os.fchmod(fd, mode)

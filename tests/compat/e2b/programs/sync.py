@@ -137,6 +137,33 @@ def case_files_have_owners_rights_links_and_labels() -> None:
     assert (link.type, link.symlink_target) == (FileType.SYMLINK, "labelled")
 
 
+def case_files_anywhere_are_the_users() -> None:
+    """As E2B's agent does it: what the user may not do itself is done for it, and what is made is the user's."""
+    files = box().files
+    files.write("/path/to/file", "1")
+    files.write("/opt/x", "2")
+    files.make_dir("/srv/a/b")
+    for path in ("/path", "/path/to", "/path/to/file", "/opt/x", "/srv/a", "/srv/a/b"):
+        found = files.get_info(path)
+        assert (found.owner, found.group) == ("user", "user"), found
+    assert files.get_info("/opt").owner == "root"
+    box().commands.run("mkdir -m 700 /root/d; echo r > /root/d/x; chmod 600 /root/d/x", user="root")
+    assert files.read("/root/d/x") == "r\n"
+    assert [entry.owner for entry in files.list("/root/d")] == ["root"]
+    assert files.rename("/root/d/x", "/root/e/y").owner == "root"
+    assert files.get_info("/root/e").owner == "user"
+    files.write("/root/e/y", "mine", metadata={"k": "v"})
+    found = files.get_info("/root/e/y")
+    assert (found.owner, found.permissions, found.metadata) == ("user", "-rw-------", {"k": "v"})
+    assert files.read("/root/e/y") == "mine"
+    watcher = files.watch_dir("/root/e")
+    files.remove("/root/e/y")
+    wait_until(watcher.get_new_events)
+    watcher.stop()
+    files.remove("/root/d")
+    assert not files.exists("/root/d")
+
+
 def case_folders_are_made_listed_moved_and_removed() -> None:
     files = box().files
     assert files.make_dir("tree/deep") is True
@@ -146,6 +173,11 @@ def case_folders_are_made_listed_moved_and_removed() -> None:
     assert {entry.path for entry in files.list("tree", depth=2)} == {
         "/home/user/tree/deep",
         "/home/user/tree/deep/f",
+    }
+    box().commands.run("ln -sfn tree link-to-tree")
+    assert {entry.path for entry in files.list("link-to-tree", depth=2)} == {
+        "/home/user/link-to-tree/deep",
+        "/home/user/link-to-tree/deep/f",
     }
     moved = files.rename("tree/deep/f", "tree/g")
     assert (moved.path, files.exists("tree/g"), files.exists("tree/deep/f")) == ("/home/user/tree/g", True, False)
@@ -179,6 +211,10 @@ def case_changes_of_a_folder_are_seen() -> None:
     assert {event.name for event in seen} == {"below/w.txt"}
     assert [event.type.value for event in seen] == ["create", "chmod", "write"]
     assert seen[0].entry.path == "/home/user/watched/below/w.txt"
+    seen.clear()
+    files.write("watched/below/w.txt", "2")
+    wait_until(written)
+    assert [event.type.value for event in seen] == ["chmod", "write", "write"], seen  # it is emptied first
     files.remove("watched/below/w.txt")
     wait_until(lambda: "remove" in [event.type.value for event in handle.get_new_events()])
     handle.stop()

@@ -95,6 +95,11 @@ class Ask:
         await self.send({"type": "http.response.body", "body": body})
 
 
+def as_root(params: Mapping[str, Any], user: str | None) -> dict[str, Any]:
+    """A file operation as E2B's agent does it: with root's rights, while names and what is made are the user's."""
+    return without_none({**params, "user": user, "as_root": True})
+
+
 Handler = Callable[[Ask], Awaitable[None]]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from atoll.api.compat.e2b import connect, metadata, streaming
-from atoll.api.compat.e2b.ask import Ask, Operation, without_none
+from atoll.api.compat.e2b.ask import Ask, Operation, as_root, without_none
 from atoll.api.v1 import guestwords
 from atoll.control.service import Guest
 from atoll.model import limits
@@ -114,9 +114,7 @@ async def stat_path(ask: Ask) -> None:
 
 
 async def described(inside: Guest, path: str, user: str | None) -> dict[str, Any]:
-    params = without_none({"path": path, "user": user, "xattr_prefix": metadata.PREFIX})
-    value = await inside.call("file.stat", params)
-    return entry(value)
+    return entry(await inside.call("file.stat", as_root({"path": path, "xattr_prefix": metadata.PREFIX}, user)))
 
 
 def _path(path: str) -> str:
@@ -127,7 +125,7 @@ def _path(path: str) -> str:
 async def make_dir(ask: Ask) -> None:
     asked, user = await ask.body(OnePath), ask.user()
     inside = await ask.guest()
-    params = without_none({"path": _path(asked.path), "user": user, "parents": True, "exist_ok": False})
+    params = as_root({"path": _path(asked.path), "parents": True, "exist_ok": False}, user)
     try:
         await inside.call("file.mkdir", params)
     except InvalidArgument as error:
@@ -141,7 +139,7 @@ async def make_dir(ask: Ask) -> None:
 
 
 async def _check_directory(inside: Guest, path: str, user: str | None) -> None:
-    found = await inside.call("file.stat", without_none({"path": _path(path), "user": user, "follow": True}))
+    found = await inside.call("file.stat", as_root({"path": _path(path), "follow": True}, user))
     if guestwords.file(found).type != "directory":
         raise InvalidArgument(f"path already exists but it is not a directory: {path}")
 
@@ -149,8 +147,8 @@ async def _check_directory(inside: Guest, path: str, user: str | None) -> None:
 async def move(ask: Ask) -> None:
     asked, user = await ask.body(TwoPaths), ask.user()
     inside = await ask.guest()
-    params = {"path": asked.source, "target": asked.destination, "user": user, "parents": True}
-    await _answered(inside, "file.move", without_none(params))
+    params = {"path": asked.source, "target": asked.destination, "parents": True}
+    await _answered(inside, "file.move", as_root(params, user))
     await ask.answer({"entry": await described(inside, asked.destination, user)})
 
 
@@ -166,10 +164,10 @@ async def _answered(inside: Guest, op: str, params: dict[str, Any]) -> None:
 async def list_dir(ask: Ask) -> None:
     asked, user = await ask.body(Listing), ask.user()
     depth = min(max(1, asked.depth), limits.TREE_DEPTH_MAX)
-    params = {"path": _path(asked.path), "depth": depth, "user": user, "xattr_prefix": metadata.PREFIX}
+    params = {"path": _path(asked.path), "depth": depth, "xattr_prefix": metadata.PREFIX}
     inside = await ask.guest()
     try:
-        async with inside.stream("file.list", without_none(params)) as stream:
+        async with inside.stream("file.list", as_root(params, user)) as stream:
             found = [entry(value) async for value in guestwords.entries(stream, limits.LIST_ENTRIES_MAX)]
     except InvalidArgument as error:
         if error.code != "not_directory":
@@ -182,7 +180,7 @@ async def list_dir(ask: Ask) -> None:
 
 async def remove(ask: Ask) -> None:
     asked = await ask.body(OnePath)
-    params = without_none({"path": asked.path, "user": ask.user(), "recursive": True, "missing_ok": True})
+    params = as_root({"path": asked.path, "recursive": True, "missing_ok": True}, ask.user())
     await _answered(await ask.guest(), "file.remove", params)
     await ask.answer({})
 
@@ -238,7 +236,7 @@ async def _with_entry(
 
 
 def _watch_params(asked: Watching, user: str | None) -> dict[str, Any]:
-    return without_none({"path": asked.path, "recursive": asked.recursive, "user": user})
+    return as_root({"path": asked.path, "recursive": asked.recursive}, user)
 
 
 async def create_watcher(ask: Ask) -> None:

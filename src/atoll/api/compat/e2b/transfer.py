@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from atoll.api.compat.e2b import metadata, signatures
-from atoll.api.compat.e2b.ask import Ask, Operation, without_none
+from atoll.api.compat.e2b.ask import Ask, Operation, as_root
 from atoll.api.compat.e2b.multipart import PartBegun, PartData, PartEnded, Parts, boundary_of
 from atoll.api.stream import body_chunks, until_disconnected
 from atoll.api.v1 import guestwords
@@ -29,11 +29,11 @@ async def download(ask: Ask) -> None:
     path, user = await _admit(ask, _READ)
     inside = await ask.guest()
     offset, length = _range(ask.header(b"range"))
-    params = {"path": path, "user": user, "offset": offset, "length": length}
+    params = as_root({"path": path, "offset": offset, "length": length}, user)
     compressed = ask.header(b"accept-encoding").strip().lower() == "gzip" and not ask.header(b"range")
 
     async def work() -> None:
-        async with inside.stream("file.read", without_none(params)) as stream:
+        async with inside.stream("file.read", params) as stream:
             await _send_file(ask, stream, compressed=compressed)
 
     try:
@@ -176,7 +176,7 @@ class _Writer:
     """Writes files as one user with one set of labels.
 
     A file is written in place, not beside its name and then over it: whoever watches the folder sees the same changes
-    as with E2B (a new file is made, given to its owner, and written), and a file that was there keeps its owner and its
+    as with E2B (a file is made, given to the user, and written), and a file that was there keeps its rights and its
     links.
     """
 
@@ -187,7 +187,7 @@ class _Writer:
 
     async def write(self, path: str, chunks: AsyncIterator[bytes]) -> dict[str, Any]:
         how = {"atomic": False, "claim": True, "xattr_prefix": metadata.PREFIX}
-        async with self._inside.stream("file.write", without_none({"path": path, "user": self._user, **how})) as stream:
+        async with self._inside.stream("file.write", as_root({"path": path, **how}, self._user)) as stream:
             async for chunk in chunks:
                 await stream.send(chunk)
             await stream.commit()
@@ -203,7 +203,7 @@ class _Writer:
 
     async def _label(self, path: str, before: dict[str, str]) -> None:
         """Exactly these labels: those of an earlier upload go."""
-        target = without_none({"path": path, "user": self._user})
+        target = as_root({"path": path}, self._user)
         for name in before.keys() - self._labels.keys():
             await self._inside.call("file.set_xattr", {**target, "name": metadata.PREFIX + name})
         for name, text in self._labels.items():
