@@ -113,6 +113,13 @@ def test_parts_of_a_file_and_one_that_is_compressed(agent: httpx2.Client) -> Non
     assert (answer.headers["content-encoding"], answer.content) == ("gzip", b"0123456789")
 
 
+def test_what_does_not_know_its_size_has_no_parts(agent: httpx2.Client) -> None:
+    whole = agent.get("/files?path=/proc/version")
+    part = agent.get("/files?path=/proc/version", headers={"range": "bytes=2-4"})
+    assert (part.status_code, part.content) == (200, whole.content)
+    assert agent.get("/files?path=/etc/passwd", headers={"range": "bytes=5-2"}).status_code == 416
+
+
 def test_the_environment_of_the_sandbox_is_told_to_the_holder_of_its_token(agent: httpx2.Client) -> None:
     told = agent.get("/envs").json()
     assert (told["E2B_SANDBOX"], told["OWN"]) == ("true", "1")

@@ -7,34 +7,44 @@ import re
 import zlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from atoll.api.compat.e2b import metadata, signatures
 from atoll.api.compat.e2b.ask import Ask, Operation, as_root
 from atoll.api.compat.e2b.multipart import PartBegun, PartData, PartEnded, Parts, boundary_of
 from atoll.api.stream import body_chunks, until_disconnected
-from atoll.api.v1 import guestwords
+from atoll.api.v1 import filecontent, guestwords
 from atoll.control.sandboxtokens import TokenKind
 from atoll.control.service import Guest
 from atoll.model import limits
-from atoll.model.errors import AtollError, GuestFailed, InvalidArgument, NotFound, TooLarge, Unauthenticated
+from atoll.model.errors import AtollError, Conflict, GuestFailed, InvalidArgument, NotFound, TooLarge, Unauthenticated
 from atoll.wire import guest
 from atoll.wire.node import GuestStream
 
 _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")
+_QUALITY: Final = re.compile(r"q=(\d(?:\.\d{0,3})?)")
 _READ, _WRITE = "read", "write"
 
 
 async def download(ask: Ask) -> None:
     path, user = await _admit(ask, _READ)
+    asked = ask.header(b"range").replace(" ", "")
+    coding = coding_of(ask.header(b"accept-encoding"), in_parts=bool(asked))
+    if coding is None:
+        await ask.answer({"code": 406, "message": "no acceptable encoding found"}, 406)
+        return
+    wanted = range_of(asked)
+    if wanted is not None and wanted.last is not None and wanted.last < wanted.first:
+        await ask.answer({"code": 416, "message": "invalid range"}, 416)
+        return
     inside = await ask.guest()
-    offset, length = _range(ask.header(b"range"))
-    params = as_root({"path": path, "offset": offset, "length": length}, user)
-    compressed = ask.header(b"accept-encoding").strip().lower() == "gzip" and not ask.header(b"range")
 
     async def work() -> None:
-        async with inside.stream("file.read", params) as stream:
-            await _send_file(ask, stream, compressed=compressed)
+        async with inside.stream("file.read", as_root({"path": path, **_part_params(wanted)}, user)) as stream:
+            if await _send_file(ask, stream, wanted, compressed=coding == "gzip"):
+                return
+        async with inside.stream("file.read", as_root({"path": path}, user)) as stream:
+            await _send_file(ask, stream, None, compressed=False)
 
     try:
         await until_disconnected(ask.receive, work)
@@ -42,46 +52,98 @@ async def download(ask: Ask) -> None:
         raise _explained(error, path, user) from error
 
 
-def _range(text: str) -> tuple[int | None, int | None]:
+def coding_of(accepted: str, *, in_parts: bool) -> str | None:
+    """How a file is sent; None if the caller takes neither of both ways.
+
+    Most clients take gzip among others and gain nothing by it, so it is for who asks for nothing else. A part is a part
+    of the file as it is.
+    """
+    weights = {name: weight for name, weight in map(_weight, accepted.lower().split(",")) if name}
+    others = weights.get("*")
+    plain = weights.get("identity", 1.0 if others is None else others) > 0
+    packed = weights.get("gzip", others or 0.0) > 0 and not in_parts
+    if packed and (not plain or set(weights) == {"gzip"}):
+        return "gzip"
+    return "identity" if plain else None
+
+
+def _weight(part: str) -> tuple[str, float]:
+    name, _, more = part.partition(";")
+    match = _QUALITY.fullmatch(more.replace(" ", ""))
+    return name.strip(), float(match[1]) if match else 1.0
+
+
+class Range(NamedTuple):
+    """Bytes of a file, the last one too; without one to the end."""
+
+    first: int
+    last: int | None
+
+
+def range_of(text: str) -> Range | None:
     """The one range that is asked for; several, or one from the end, are answered with the whole file."""
-    match = _RANGE.fullmatch(text.replace(" ", ""))
-    if match is None:
-        return None, None
-    first = int(match[1])
-    return first, max(0, int(match[2]) - first + 1) if match[2] else None
+    match = _RANGE.fullmatch(text)
+    return Range(int(match[1]), int(match[2]) if match[2] else None) if match else None
 
 
-async def _send_file(ask: Ask, stream: GuestStream, *, compressed: bool) -> None:
+def _part_params(wanted: Range | None) -> dict[str, Any]:
+    if wanted is None:
+        return {}
+    return {"offset": wanted.first, "length": None if wanted.last is None else wanted.last - wanted.first + 1}
+
+
+async def _send_file(ask: Ask, stream: GuestStream, wanted: Range | None, *, compressed: bool) -> bool:
+    """Whether that was the answer. It is none if a part was wanted of what does not say how large it is, as in /proc:
+    then it is all of it.
+
+    As many bytes as were announced: no more if the file has grown, and an incomplete answer if it shrank.
+    """
     messages = aiter(stream)
     opened = await anext(messages, None)
     if not isinstance(opened, guest.Event):
         raise GuestFailed("the sandbox did not say what it opened")
-    view = guestwords.file(opened.value)
+    size = guestwords.file(opened.value).size
+    if wanted is not None and not size:
+        return False
+    first, last = wanted or Range(0, None)
+    if wanted is not None and first >= size:
+        words = {"code": 416, "message": "the range starts behind the end of the file"}
+        await ask.answer(words, 416, {"content-range": f"bytes */{size}"})
+        return True
+    last = size - 1 if last is None else min(last, size - 1)
+    payloads = filecontent.payloads(messages)
+    data = await anext(payloads, b"")
+    left = last - first + 1 if size or not data else None
+    packer = zlib.compressobj(wbits=31) if compressed else None
+    part = f"bytes {first}-{last}/{size}" if wanted is not None else ""
+    await _begin(ask, None if compressed else left, part, packed=compressed)
+    while data:
+        if left is not None:
+            data = data[:left]
+            left -= len(data)
+        body = data if packer is None else packer.compress(data)
+        if body:
+            await ask.send({"type": "http.response.body", "body": body, "more_body": True})
+        data = await anext(payloads, b"") if left != 0 else b""
+    if left:
+        raise Conflict("the file has become shorter while it was read", code="file_changed")
+    await ask.send({"type": "http.response.body", "body": b"" if packer is None else packer.flush()})
+    return True
+
+
+async def _begin(ask: Ask, length: int | None, part: str, *, packed: bool) -> None:
     headers = [
         (b"content-type", b"application/octet-stream"),
         (b"accept-ranges", b"bytes"),
         (b"vary", b"Accept-Encoding"),
     ]
-    match = _RANGE.fullmatch(ask.header(b"range").replace(" ", ""))
-    status = 200
-    if match and view.size:
-        first, last = int(match[1]), min(int(match[2] or view.size - 1), view.size - 1)
-        if first >= view.size:
-            await ask.answer({"code": 416, "message": "the range starts behind the end of the file"}, 416)
-            return
-        status = 206
-        headers.append((b"content-range", f"bytes {first}-{last}/{view.size}".encode("ascii")))
-    packer = zlib.compressobj(wbits=31) if compressed else None
-    if packer is not None:
+    if length is not None:
+        headers.append((b"content-length", str(length).encode("ascii")))
+    if part:
+        headers.append((b"content-range", part.encode("ascii")))
+    if packed:
         headers.append((b"content-encoding", b"gzip"))
-    await ask.send({"type": "http.response.start", "status": status, "headers": headers})
-    async for message in messages:
-        if not isinstance(message, guest.Data):
-            break
-        data = message.payload if packer is None else packer.compress(message.payload)
-        if data:
-            await ask.send({"type": "http.response.body", "body": data, "more_body": True})
-    await ask.send({"type": "http.response.body", "body": b"" if packer is None else packer.flush()})
+    await ask.send({"type": "http.response.start", "status": 206 if part else 200, "headers": headers})
 
 
 async def upload(ask: Ask) -> None:
@@ -261,4 +323,7 @@ def _explained(error: AtollError, path: str, user: str | None) -> AtollError:
     return error
 
 
-OPERATIONS: Final = (Operation("GET", "/files", download), Operation("POST", "/files", upload))
+OPERATIONS: Final = (
+    Operation("GET", "/files", download),
+    Operation("POST", "/files", upload),
+)
