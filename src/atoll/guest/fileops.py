@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from atoll.guest import changing, listing, packing, reading, searching, unpacking, watching, writing
+from atoll.guest import changing, joining, listing, packing, reading, searching, unpacking, watching, writing
 from atoll.guest.channel import Channel
 from atoll.guest.params import Params
 from atoll.guest.users import User
@@ -30,6 +30,7 @@ OPS: dict[str, FileOp] = {
     "file.chown": changing.chown,
     "file.symlink": changing.symlink,
     "file.touch": changing.touch,
+    "file.join": joining.join,
     "file.xattr": changing.xattr_get,
     "file.set_xattr": changing.xattr_set,
     "file.search": searching.search,
@@ -48,6 +49,7 @@ AS_ROOT_OPS = frozenset(
         "file.move",
         "file.remove",
         "file.mkdir",
+        "file.join",
         "file.set_xattr",
         "file.watch",
     }

@@ -136,6 +136,7 @@ TAG_CHARS_MAX = 256
 LIST_ENTRIES_MAX = 200_000  # of one listing or find; then it says that it was cut
 LIST_BATCH_ENTRIES = 400  # entries per frame: at most about 300 bytes each, or one of 4096
 TREE_DEPTH_MAX = 256  # folders inside folders
+JOINED_FILES_MAX = 1000  # files that become one in one call; their size is bounded by the disk
 SEARCH_FILE_BYTES_MAX = 64 * MIB  # larger files are skipped and counted
 SEARCH_LINE_BYTES_MAX = 4 * KIB  # of a matching line, as shown
 SEARCH_MATCHES_MAX = 10_000

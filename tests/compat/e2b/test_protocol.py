@@ -120,6 +120,18 @@ def test_what_does_not_know_its_size_has_no_parts(agent: httpx2.Client) -> None:
     assert agent.get("/files?path=/etc/passwd", headers={"range": "bytes=5-2"}).status_code == 416
 
 
+def test_files_are_composed_as_root_for_the_user(agent: httpx2.Client) -> None:
+    for name in "12":
+        agent.post(f"/files?path=/root/{name}&username=root", content=name.encode())
+    body = {"source_paths": ["/root/1", "/root/2"], "destination": "/opt/composed"}
+    answer = agent.post("/files/compose", json=body)
+    assert (answer.status_code, answer.json()["path"]) == (200, "/opt/composed")
+    assert agent.get("/files?path=/opt/composed").content == b"12"
+    entry = agent.post("/filesystem.Filesystem/Stat", json={"path": "/opt/composed"}).json()["entry"]
+    assert (entry["owner"], agent.get("/files?path=/root/1").status_code) == ("user", 404)
+    assert agent.post("/files/compose", json=body).status_code == 404
+
+
 def test_the_environment_of_the_sandbox_is_told_to_the_holder_of_its_token(agent: httpx2.Client) -> None:
     told = agent.get("/envs").json()
     assert (told["E2B_SANDBOX"], told["OWN"]) == ("true", "1")

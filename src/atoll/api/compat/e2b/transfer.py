@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from atoll.api.compat.e2b import metadata, signatures
 from atoll.api.compat.e2b.ask import Ask, Operation, as_root
 from atoll.api.compat.e2b.multipart import PartBegun, PartData, PartEnded, Parts, boundary_of
@@ -273,6 +275,25 @@ class _Writer:
             await self._inside.call("file.set_xattr", {**target, "name": metadata.PREFIX + name, "value": value})
 
 
+class Compose(msgspec.Struct):
+    source_paths: list[str]
+    destination: str
+    username: str | None = None
+
+
+async def compose(ask: Ask) -> None:
+    """Several files become one, in order, and are gone."""
+    asked = await ask.body(Compose)
+    user = asked.username or ask.user()
+    params = {"paths": asked.source_paths, "target": asked.destination}
+    try:
+        async with (await ask.guest()).stream("file.join", as_root(params, user)) as stream:
+            view = guestwords.file(await _ok(stream))
+    except InvalidArgument as error:
+        raise _explained(error, asked.destination, user) if error.code == "unknown_user" else error from error
+    await ask.answer({"path": view.path, "name": view.name, "type": "file"})
+
+
 async def _ok(stream: GuestStream) -> dict[str, Any]:
     async for message in stream:
         if isinstance(message, guest.Ok | guest.End):
@@ -326,4 +347,5 @@ def _explained(error: AtollError, path: str, user: str | None) -> AtollError:
 OPERATIONS: Final = (
     Operation("GET", "/files", download),
     Operation("POST", "/files", upload),
+    Operation("POST", "/files/compose", compose),
 )

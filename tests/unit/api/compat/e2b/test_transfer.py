@@ -116,3 +116,22 @@ async def test_root_does_it_for_the_user(inside: Inside) -> None:
     for query, user in (("path=f", {}), ("path=f&username=ada", {"user": "ada"})):
         assert (await inside.ask("GET", f"/files?{query}")).status == 200
         assert asked.pop() == {"path": "f", "as_root": True, **user}
+
+
+async def test_files_are_composed(inside: Inside) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def script(params: dict[str, Any]) -> Iterable[guest.Message]:
+        asked.append(params)
+        inside.guest.files["/home/user/whole"] = b"12"
+        yield guest.Ok(inside.guest.describe("/home/user/whole"))
+
+    inside.guest.scripts["file.join"] = script
+    body = {"source_paths": ["1", "2"], "destination": "whole", "username": "ada"}
+    answer = await inside.ask("POST", "/files/compose", body)
+    assert (answer.status, answer.json()) == (200, {"path": "/home/user/whole", "name": "whole", "type": "file"})
+    assert asked == [{"paths": ["1", "2"], "target": "whole", "user": "ada", "as_root": True}]
+    inside.guest.scripts["file.join"] = lambda params: [guest.Failure("not_found", "1: no such file")]
+    assert (await inside.ask("POST", "/files/compose", body)).status == 404
+    assert (await inside.ask("POST", "/files/compose", {"destination": "whole"})).status == 400
+    assert (await inside.ask("POST", "/files/compose", body, x_access_token="wrong")).status == 401
