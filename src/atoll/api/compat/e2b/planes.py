@@ -15,7 +15,7 @@ import structlog
 from starlette.types import Receive, Scope, Send
 
 from atoll.api import authn
-from atoll.api.compat.e2b import connect, routing, shapes
+from atoll.api.compat.e2b import connect, cors, routing, shapes
 from atoll.api.compat.e2b.ask import Ask, Handler, Operation
 from atoll.api.compat.e2b.proxywords import CLOSED, GONE, TRAFFIC_HEADER, gone, port_closed
 from atoll.api.compat.e2b.routing import Plane
@@ -51,6 +51,12 @@ class Planes:
         head = RequestHead(host_of(scope["headers"]), scope["path"], scope["headers"])
         route = routing.route(head, self._addresses.domain)
         assert route is not None, "the façade was given a request that it does not match"
+        if route.plane is Plane.AGENT:
+            if cors.is_preflight(scope):
+                exchange_of(scope).route = "e2b agent preflight"
+                await cors.answer_preflight(scope, send)
+                return
+            send = cors.for_pages(send)
         ask = Ask(self._control, self._addresses, scope, receive, send, {}, authn.ANONYMOUS, route.sandbox_id)
         ask.templates = {**shapes.TEMPLATES, **route.templates}
         try:
