@@ -24,6 +24,9 @@ EXTERNAL_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 DEFAULT_TEMPLATE = "code"
 DEFAULT_TIMEOUT_S = 300
 
+OWN_ID = "${atoll.sandbox_id}"
+"""The value of a variable that is to be the id of the sandbox itself: in a copy it is the copy's."""
+
 
 class DeadlineAction(StrEnum):
     """What happens to a sandbox at its deadline, when it was idle for too long, and when its budget is spent."""

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from atoll.model.sandbox import OWN_ID
 from atoll.node.journal import Entry
 from atoll.wire import guest
 
@@ -17,5 +18,5 @@ def identity_of(entry: Entry, env: Mapping[str, str]) -> dict[str, Any]:
         "hostname": entry.hostname,
         "machine_id": hashlib.sha256((entry.sandbox_id or entry.box_id).encode()).hexdigest()[:32],
         "processes_max": entry.resources.pids,
-        "env": dict(env),
+        "env": {name: entry.sandbox_id if value == OWN_ID else value for name, value in env.items()},
     }

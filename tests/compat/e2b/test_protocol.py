@@ -135,6 +135,7 @@ def test_files_are_composed_as_root_for_the_user(agent: httpx2.Client) -> None:
 def test_the_environment_of_the_sandbox_is_told_to_the_holder_of_its_token(agent: httpx2.Client) -> None:
     told = agent.get("/envs").json()
     assert (told["E2B_SANDBOX"], told["OWN"]) == ("true", "1")
+    assert told["E2B_SANDBOX_ID"] == agent.headers["e2b-sandbox-id"]
     assert agent.get("/envs", headers={"x-access-token": "wrong"}).status_code == 401
 
 

@@ -50,7 +50,7 @@ async def _create(ask: Ask, default_timeout_s: float) -> None:
     refused = shapes.refused_options(asked)
     if refused:
         raise InvalidArgument(f"{', '.join(refused)}: this server does not have that", code="not_supported")
-    spec = shapes.spec_of(asked, default_timeout_s, ask.templates)
+    spec = shapes.spec_of(asked, default_timeout_s, ask.templates, ask.principal.owner)
     sandbox, _ = await ask.control.sandbox_create(ask.principal, spec, ask.header(b"idempotency-key"))
     await ask.answer(answer_of(ask, sandbox), 201)
 

@@ -20,7 +20,7 @@ from atoll.model.lifecycle import State
 from atoll.model.policy import Policy
 from atoll.model.port import PortAccess
 from atoll.model.resources import Resources
-from atoll.model.sandbox import DEFAULT_TIMEOUT_S, DeadlineAction, Sandbox, SandboxSpec
+from atoll.model.sandbox import DEFAULT_TIMEOUT_S, OWN_ID, DeadlineAction, Sandbox, SandboxSpec
 from atoll.model.template import Template
 from atoll.model.volume import VolumeMount
 from atoll.wire.node import SeriesPoint
@@ -80,14 +80,23 @@ def template_alias(name: str) -> str:
 
 
 def spec_of(
-    asked: NewSandbox, default_timeout_s: float = DEFAULT_TIMEOUT_S, known: Mapping[str, str] = TEMPLATES
+    asked: NewSandbox,
+    default_timeout_s: float = DEFAULT_TIMEOUT_S,
+    known: Mapping[str, str] = TEMPLATES,
+    team: str = "default",
 ) -> SandboxSpec:
     template = template_name(asked.template_id, known)
     settings = asked.network or NetworkSettings()
     return SandboxSpec(
         template=template,
         metadata=asked.metadata or {},
-        env={"E2B_SANDBOX": "true", "E2B_TEMPLATE_ID": template, **(asked.env_vars or {})},
+        env={
+            "E2B_SANDBOX": "true",
+            "E2B_SANDBOX_ID": OWN_ID,
+            "E2B_TEAM_ID": team,
+            "E2B_TEMPLATE_ID": template,
+            **(asked.env_vars or {}),
+        },
         timeout_s=default_timeout_s if asked.timeout is None else asked.timeout,
         on_deadline=_on_deadline(asked),
         auto_resume=asked.auto_resume is not None and asked.auto_resume.enabled,

@@ -12,7 +12,7 @@ from atoll.api.compat.e2b.shapes import NewSandbox
 from atoll.model.errors import InvalidArgument
 from atoll.model.lifecycle import State
 from atoll.model.resources import Resources
-from atoll.model.sandbox import DeadlineAction, Sandbox
+from atoll.model.sandbox import OWN_ID, DeadlineAction, Sandbox
 from atoll.model.template import Template
 from atoll.wire import codec
 from atoll.wire.node import SeriesPoint
@@ -45,7 +45,8 @@ def test_a_create_is_understood() -> None:
     spec = shapes.spec_of(codec.decode(RECORDED, NewSandbox))
     assert (spec.template, spec.timeout_s, dict(spec.metadata)) == ("code", 60, {"k v": "x&y"})
     assert spec.env["A"] == "1"
-    assert spec.env["E2B_SANDBOX"] == "true"
+    assert (spec.env["E2B_SANDBOX"], spec.env["E2B_SANDBOX_ID"]) == ("true", OWN_ID)
+    assert (spec.env["E2B_TEAM_ID"], spec.env["E2B_TEMPLATE_ID"]) == ("default", "code")
     assert (spec.on_deadline, spec.auto_resume) == (DeadlineAction.PAUSE, True)
     assert [(mount.volume, mount.path) for mount in spec.volumes] == [("v", "/data")]
 
