@@ -12,7 +12,7 @@ from atoll.api.compat.e2b.ask import Ask, Operation, without_none
 from atoll.api.stream import until_disconnected
 from atoll.api.v1 import contexts, executionwords
 from atoll.model import limits
-from atoll.model.errors import AtollError, InvalidArgument, NotFound
+from atoll.model.errors import AtollError, Internal, InvalidArgument, NotFound
 from atoll.wire import codec
 from atoll.wire.public.contexts import (
     ContextView,
@@ -80,7 +80,7 @@ def result(event: ExecutionResult) -> dict[str, Any]:
 
 def unquoted(text: str) -> str:
     """A text without the quotes that Python shows it in."""
-    return text[1:-1] if len(text) >= 2 and text[0] == text[-1] == "'" else text
+    return text[1:-1] if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
 async def execute(ask: Ask) -> None:
@@ -103,14 +103,19 @@ async def execute(ask: Ask) -> None:
     try:
         await until_disconnected(ask.receive, work)
     except (NotFound, InvalidArgument) as error:
-        raise _no_context(error, asked.context_id) from error
+        raise _no_context(error, asked.context_id) if asked.context_id else _no_kernel(error) from error
 
 
-def _no_context(error: AtollError, context_id: str | None) -> AtollError:
+def _no_context(error: AtollError, context_id: str) -> AtollError:
     """A name that is no context's is taken for a language inside, whose usual context it would be."""
-    if context_id and error.code in ("not_found", "no_such_context", "unsupported"):
+    if error.code in ("not_found", "no_such_context", "unsupported"):
         return NotFound(f"Context {context_id[:64]} not found")
     return error
+
+
+def _no_kernel(error: AtollError) -> AtollError:
+    """A language that is not there: for E2B's interpreter a kernel that does not start."""
+    return Internal(error.message, code=error.code) if error.code == "unsupported" else error
 
 
 class _Lines:
@@ -149,7 +154,10 @@ class _Lines:
 async def create_context(ask: Ask) -> None:
     asked = await ask.body(NewContext)
     params = {"language": language_of(asked.language), "cwd": asked.cwd or None}
-    made = await (await ask.guest()).call("contexts.create", without_none(params))
+    try:
+        made = await (await ask.guest()).call("contexts.create", without_none(params))
+    except InvalidArgument as error:
+        raise _no_kernel(error) from error
     await ask.answer(_shape(executionwords.context(made)))
 
 
