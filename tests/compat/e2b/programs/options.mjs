@@ -136,6 +136,39 @@ export async function case_code_has_options(e2b) {
   await s.kill()
 }
 
+const CHARTS = `
+import matplotlib.pyplot as plt
+plt.figure(); plt.scatter([1, 2], [3, 4], label='s'); plt.show()
+plt.figure(); plt.bar(['a', 'b'], [1, 2]); plt.show()
+plt.figure(); plt.pie([1, 3], labels=['a', 'b']); plt.show()
+plt.figure(); plt.boxplot([[1, 2, 3], [2, 3, 9]]); plt.show()
+fig, (one, two) = plt.subplots(1, 2); one.plot([1], [2]); two.bar(['a'], [1]); plt.show()
+`
+
+export async function case_charts_of_every_kind(e2b) {
+  const s = await e2b.Sandbox.create({ timeoutMs: 60_000 })
+  const charts = (await s.runCode(CHARTS)).results.map((result) => result.chart)
+  assert.deepEqual(charts.map((chart) => chart.type), ['scatter', 'bar', 'pie', 'box_and_whisker', 'superchart'])
+  const [scatter, bar, pie, box, several] = charts
+  assert.deepEqual(scatter.elements[0].points, [[1, 3], [2, 4]])
+  assert.deepEqual(bar.elements.map((entry) => entry.label), ['a', 'b'])
+  assert.deepEqual(pie.elements.map((entry) => Math.round(entry.angle)), [90, 270])
+  assert.deepEqual(box.elements.map((entry) => entry.median), [2, 3])
+  assert.deepEqual(several.elements.map((entry) => entry.type), ['line', 'bar'])
+  await s.kill()
+}
+
+export async function case_a_private_sandbox(e2b) {
+  const s = await e2b.Sandbox.create({ timeoutMs: 60_000, network: { allowPublicTraffic: false } })
+  assert.equal((await s.runCode('1 + 1')).text, '2')
+  const context = await s.createCodeContext({ cwd: '/tmp' })
+  assert.equal((await s.runCode('x = 3; x', { context })).text, '3')
+  assert.ok((await s.listCodeContexts()).some((entry) => entry.id === context.id))
+  await s.restartCodeContext(context)
+  await s.removeCodeContext(context)
+  await s.kill()
+}
+
 export async function case_addresses_are_signed(e2b) {
   const s = await sandbox(e2b)
   const form = new FormData()

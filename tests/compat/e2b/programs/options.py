@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import functools
 import logging
+import urllib.error
+import urllib.request
 from datetime import timedelta
 from typing import Any
 
 import runner
-from e2b import E2B, BuildInfo, PtySize, Sandbox, SandboxException, SandboxQuery, Secret, Template
+from e2b import (
+    E2B,
+    AuthenticationException,
+    BuildInfo,
+    ConnectionConfig,
+    PtySize,
+    Sandbox,
+    SandboxException,
+    SandboxQuery,
+    Secret,
+    Template,
+)
+from e2b_code_interpreter import Sandbox as CodeSandbox
+from packaging.version import Version
 from runner import raised, wait_until
 
 USER = {"author_name": "Ada", "author_email": "ada@example.com"}
@@ -132,6 +147,56 @@ def case_files_of_another_user() -> None:
     files.write("/tmp/seen", "1")
     wait_until(watcher.get_new_events)
     watcher.stop()
+
+
+def case_a_private_sandbox_opens_for_its_token() -> None:
+    private = CodeSandbox.create(timeout=60, network={"allow_public_traffic": False})
+    try:
+        assert private.run_code("1 + 1").text == "2"
+        context = private.create_code_context(cwd="/tmp")
+        assert private.run_code("x = 3; x", context=context).text == "3"
+        assert context.id in {entry.id for entry in private.list_code_contexts()}
+        private.restart_code_context(context)
+        private.remove_code_context(context)
+        private.files.write("/tmp/web/page", "served")
+        private.commands.run("python3 -m http.server 8000 -d /tmp/web", background=True)
+        private.commands.run("until curl -sf localhost:8000/page; do sleep 0.05; done")
+        assert knock(private) == 403
+        assert knock(private, private.traffic_access_token) == 200
+    finally:
+        private.kill()
+
+
+def knock(sandbox: Any, token: str = "") -> int:
+    named = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "8000"}
+    shown = {"E2B-Traffic-Access-Token": token} if token else {}
+    request = urllib.request.Request(f"{sandbox.envd_api_url}/page", headers={**named, **shown})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def case_a_wrong_token_opens_nothing() -> None:
+    """In words that say what is wrong, whichever way a client asks."""
+    named = {"E2b-Sandbox-Id": box().sandbox_id, "E2b-Sandbox-Port": "49983", "X-Access-Token": "wrong"}
+    stranger = Sandbox(
+        sandbox_id=box().sandbox_id,
+        sandbox_domain=box().sandbox_domain,
+        envd_version=Version("0.6.13"),
+        envd_access_token="wrong",
+        traffic_access_token=None,
+        connection_config=ConnectionConfig(extra_sandbox_headers=named),
+    )
+    for call in (
+        lambda: stranger.commands.run("true"),
+        lambda: stranger.files.read("/etc/hostname"),
+        lambda: stranger.files.write("a", "1"),
+        lambda: stranger.files.list("/"),
+    ):
+        assert "token" in str(raised(AuthenticationException, call))
 
 
 def case_connections_have_options() -> None:

@@ -356,7 +356,22 @@ def case_other_languages() -> None:
     assert code().run_code("echo $((40 + 2))", language="bash").logs.stdout == ["42\n"]
     assert code().run_code("const x = 41; x + 1", language="js").text == "42"
     error = raised(SandboxException, lambda: code().run_code("1", language="cobol"))
-    assert "cobol" in str(error)
+    assert str(error).startswith("500"), error
+    assert "cobol" in str(error), error
+    assert code().run_code('"it\'s"').text == "it's"
+
+
+def case_code_knows_its_sandbox() -> None:
+    line = "import os; [os.environ[f'E2B_{name}'] for name in ('SANDBOX', 'SANDBOX_ID', 'TEAM_ID', 'TEMPLATE_ID')]"
+    known = ["true", code().sandbox_id, "default", "code"]
+    assert code().run_code(line).results[0].json == known
+    names = "$E2B_SANDBOX $E2B_SANDBOX_ID $E2B_TEAM_ID $E2B_TEMPLATE_ID"
+    assert code().commands.run(f"echo {names}").stdout.split() == known
+    (copy,) = code().fork(timeout=60)
+    try:
+        assert copy.run_code("os.environ['E2B_SANDBOX_ID']").text == copy.sandbox_id
+    finally:
+        copy.kill()
 
 
 def case_pictures_and_tables_are_results() -> None:
@@ -367,6 +382,28 @@ def case_pictures_and_tables_are_results() -> None:
     table = code().run_code("import pandas as pd\npd.DataFrame({'a': [1, 2]})")
     assert table.results[0].data == {"a": [1, 2]}
     assert "<table" in table.results[0].html
+
+
+CHARTS = """
+import matplotlib.pyplot as plt
+plt.figure(); plt.scatter([1, 2], [3, 4], label='s'); plt.show()
+plt.figure(); plt.bar(['a', 'b'], [1, 2]); plt.show()
+plt.figure(); plt.pie([1, 3], labels=['a', 'b']); plt.show()
+plt.figure(); plt.boxplot([[1, 2, 3], [2, 3, 9]]); plt.show()
+fig, (one, two) = plt.subplots(1, 2); one.plot([1], [2]); two.bar(['a'], [1]); plt.show()
+"""
+
+
+def case_charts_of_every_kind() -> None:
+    charts = [result.chart for result in code().run_code(CHARTS).results]
+    scatter, bar, pie, box_plot, several = charts
+    kinds = [chart.type.value for chart in charts]
+    assert kinds == ["scatter", "bar", "pie", "box_and_whisker", "superchart"]
+    assert scatter.elements[0].points == [(1, 3), (2, 4)]
+    assert [(entry.label, float(entry.value)) for entry in bar.elements] == [("a", 1), ("b", 2)]
+    assert [(entry.label, round(entry.angle)) for entry in pie.elements] == [("a", 90), ("b", 270)]
+    assert [entry.median for entry in box_plot.elements] == [2, 3]
+    assert [entry.type.value for entry in several.elements] == ["line", "bar"]
 
 
 def case_values_are_json_and_saved_pictures_are_shown() -> None:
