@@ -21,7 +21,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from atoll.control.store import creates, engine, events, keys, tenants, usage, webhooks
+from atoll.control.store import creates, engine, events, keys, snapshots, tenants, usage, webhooks
 from atoll.control.store import sandboxes as rows
 from atoll.control.store.creates import Allowance, Once
 from atoll.control.store.engine import Store, sqlite_url
@@ -39,6 +39,7 @@ from atoll.model.lifecycle import EndReason, State
 from atoll.model.quota import Quota
 from atoll.model.resources import Resources
 from atoll.model.sandbox import Sandbox
+from atoll.model.snapshot import Snapshot, SnapshotState
 from atoll.model.usage import Prices, Sample
 from atoll.testing.clock import START
 from atoll.testing.postgres import Postgres
@@ -101,6 +102,29 @@ def made_at_once(connection: sa.Connection) -> dict[str, Any]:
     found = schema_of(connection)
     metadata.drop_all(connection)
     return found
+
+
+async def test_only_a_snapshot_that_is_whole_expires(store: Store) -> None:
+    """One in the making, or that forks are made from, is in somebody's hands."""
+    made: dict[SnapshotState, Snapshot] = {}
+    for number, state in enumerate(SnapshotState):
+        made[state] = Snapshot(
+            id=ids.mint(ids.SNAPSHOT, 0, number.to_bytes(16, "big")),
+            name=None,
+            sandbox_id="",
+            template="code",
+            resources=Resources(),
+            has_memory=False,
+            state=state,
+            created_at=START,
+            expires_at=START + timedelta(seconds=number),
+        )
+        await store.write(snapshots.add, snapshots.SnapshotRecord("me", made[state]))
+    ready = made[SnapshotState.READY]
+    assert await store.read(snapshots.next_expiry) == ready.expires_at
+    assert await store.read(snapshots.expired, START + timedelta(seconds=60)) == [ready.id]
+    await store.write(snapshots.remove, ready.id)
+    assert await store.read(snapshots.next_expiry) is None
 
 
 async def test_the_migrations_lead_to_the_schema(store: Store) -> None:

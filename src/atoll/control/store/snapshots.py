@@ -108,12 +108,13 @@ def every(connection: Connection) -> list[SnapshotRecord]:
 
 
 def expired(connection: Connection, now: datetime) -> list[str]:
-    rows = connection.execute(select(snapshots.c.id).where(snapshots.c.expires_us <= to_us(now)))
+    """Those that have outlived their end; one that is being made, or copied from, is its maker's to remove."""
+    rows = connection.execute(select(snapshots.c.id).where(_WHOLE, snapshots.c.expires_us <= to_us(now)))
     return [row.id for row in rows]
 
 
 def next_expiry(connection: Connection) -> datetime | None:
-    value = connection.execute(select(func.min(snapshots.c.expires_us))).scalar_one_or_none()
+    value = connection.execute(select(func.min(snapshots.c.expires_us)).where(_WHOLE)).scalar_one_or_none()
     return None if value is None else from_us(value)
 
 
@@ -159,3 +160,6 @@ def _from_row(row: Row[Any]) -> SnapshotRecord:
         disk_bytes=value["disk_bytes"],
     )
     return SnapshotRecord(value["owner"], snapshot)
+
+
+_WHOLE = snapshots.c.state == SnapshotState.READY.value
