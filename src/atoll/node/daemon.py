@@ -28,6 +28,7 @@ from atoll.model.resources import Resources
 from atoll.model.template import Template
 from atoll.model.usage import Sample
 from atoll.node import admission, hostboot, inventory, metering, startlog, templates
+from atoll.node.background import detail_of, forever, safely
 from atoll.node.egress.egress import EgressSettings
 from atoll.node.egress.masking import masked_stream, unskipped
 from atoll.node.ending import demolish
@@ -117,11 +118,11 @@ class Node(NetworkPort, VolumePort, StatePort):
                 node._tasks = tasks
                 host.egress.start(tasks)
                 await node._recover()
-                tasks.start_soon(host.memory_watch.run)
-                tasks.start_soon(host.rewarming.run, node._warm.quiet_s)
-                tasks.start_soon(node._spares.run)
-                tasks.start_soon(node._warm.run)
-                tasks.start_soon(node._series.run)
+                tasks.start_soon(forever, host.memory_watch.run)
+                tasks.start_soon(forever, host.rewarming.run, node._warm.quiet_s)
+                tasks.start_soon(forever, node._spares.run)
+                tasks.start_soon(forever, node._warm.run)
+                tasks.start_soon(forever, node._series.run)
                 try:
                     yield node
                 finally:
@@ -153,9 +154,9 @@ class Node(NetworkPort, VolumePort, StatePort):
 
     def _take_in(self, instance: Instance) -> None:
         self._instances[instance.entry.sandbox_id] = instance
-        self._tasks.start_soon(self._watch, instance)
+        self._tasks.start_soon(safely, self._watch, instance)
         if instance.moved_in:
-            self._tasks.start_soon(instance.old_disk_remove)
+            self._tasks.start_soon(safely, instance.old_disk_remove)
 
     async def _make(self, order: SandboxOrder, steps: Steps) -> tuple[str, Instance]:
         """The fastest way that is open: claim a live one, fill a shell, restore the warm image, or boot.
@@ -201,7 +202,7 @@ class Node(NetworkPort, VolumePort, StatePort):
 
     def _introduce_later(self, instance: Instance) -> None:
         self._introductions.begin(instance.entry.sandbox_id)
-        self._tasks.start_soon(self._introduce, instance)
+        self._tasks.start_soon(safely, self._introduce, instance)
 
     async def _introduce(self, instance: Instance) -> None:
         """Tell one that was claimed in a crowd who it is; some at a time, because guests that wake together hinder each
@@ -213,11 +214,12 @@ class Node(NetworkPort, VolumePort, StatePort):
                 async with self._claiming:
                     if not instance.ending:
                         await instance.introduce(limits.CLAIM_S_MAX)
-            except AtollError as error:
+            except Exception as error:  # whatever it is: nobody may get one that has not been told
                 if instance.ending or not instance.alive:
                     return  # whoever ends it, or watches it, tells why
                 self._claims_failed += 1
-                log.warning("a claim failed", way="pool", sandbox_id=sandbox_id, error=repr(error), detail=error.detail)
+                told = {"error": repr(error), "detail": detail_of(error)}
+                log.warning("a claim failed", way="pool", sandbox_id=sandbox_id, **told)
                 await self._replace(instance, _order_of(instance.entry))
 
     @contextlib.contextmanager
@@ -234,7 +236,7 @@ class Node(NetworkPort, VolumePort, StatePort):
         try:
             _, fresh = await self._make_new(order, Steps(), replaces=instance.entry.box_id)
             await self._succeed(instance, fresh)
-        except AtollError as error:
+        except Exception as error:  # whatever it is, its owner hears that it has died
             log.error("a sandbox cannot be replaced", sandbox_id=order.sandbox_id, error=repr(error))
             await self._died(instance, EndReason.GUEST_UNRESPONSIVE, "it did not take in whose it is")
 
@@ -278,7 +280,7 @@ class Node(NetworkPort, VolumePort, StatePort):
             with anyio.CancelScope(shield=True):
                 await instance.strike()
             # Nothing of it runs any more; the rest is tidying, and the journal remembers it.
-            self._tasks.start_soon(self._tidy_up, instance)
+            self._tasks.start_soon(safely, self._tidy_up, instance)
         self._host.egress.forget(sandbox_id)
         slept_in = self._snapshots.woken(sandbox_id)
         if slept_in is not None:
@@ -401,9 +403,10 @@ class Node(NetworkPort, VolumePort, StatePort):
         try:
             with anyio.CancelScope(shield=True):
                 await instance.demolish()
-        except AtollError as error:
+        except Exception as error:
             # It stays in the journal, so the next start takes it up again.
-            log.error("clean-up failed", sandbox_id=instance.entry.sandbox_id, error=repr(error), detail=error.detail)
+            told = {"error": repr(error), "detail": detail_of(error)}
+            log.error("clean-up failed", sandbox_id=instance.entry.sandbox_id, **told)
 
     async def _recover(self) -> None:
         """Take back the sandboxes that live, remove those that do not, and everything that is in no record."""
@@ -415,7 +418,7 @@ class Node(NetworkPort, VolumePort, StatePort):
                 await demolish(self._host, entry)
                 continue
             self._instances[entry.sandbox_id] = instance
-            self._tasks.start_soon(self._watch, instance)
+            self._tasks.start_soon(safely, self._watch, instance)
             if entry.untold:
                 await self._introduce_again(instance)
         entries = [instance.entry for instance in self._instances.values()]

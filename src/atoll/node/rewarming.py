@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from atoll.model import limits
+from atoll.node.background import safely
 
 Start = Callable[[], Awaitable[None]]
 
@@ -35,6 +36,6 @@ class Rewarming:
             if left_s > 0:
                 await asyncio.sleep(left_s)
                 continue
-            await self._waiting.popleft()()
+            await safely(self._waiting.popleft())
             if not self._waiting:
                 self._some.clear()

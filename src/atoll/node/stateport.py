@@ -16,6 +16,7 @@ from atoll.model.errors import AtollError, Conflict, Internal
 from atoll.model.resources import Resources
 from atoll.model.volume import VolumeMount
 from atoll.node import standby, volumes
+from atoll.node.background import safely
 from atoll.node.host import Host
 from atoll.node.instance import Instance
 from atoll.node.introductions import Introductions
@@ -55,7 +56,7 @@ class StatePort(ABC):
         instance = self._instance(sandbox_id)
         await instance.activity.wait_answered()
         await instance.freeze()
-        self._tasks.start_soon(standby.reclaim_later, self._host, instance)
+        self._tasks.start_soon(safely, standby.reclaim_later, self._host, instance)
 
     async def sandbox_wake(self, sandbox_id: str) -> None:
         instance = self._instance(sandbox_id)
@@ -66,7 +67,7 @@ class StatePort(ABC):
     async def sandbox_pause(self, sandbox_id: str, *, memory: bool) -> None:
         await self._introductions.wait(sandbox_id)
         instance, image_id = await self._snapshots.pause(sandbox_id, memory=memory)
-        self._tasks.start_soon(self._tidy_after, instance, image_id)
+        self._tasks.start_soon(safely, self._tidy_after, instance, image_id)
 
     async def _tidy_after(self, instance: Instance, image_id: str) -> None:
         """After a pause: its disk moves, the box goes; and one that wakes soon finds its image in the host's cache."""
@@ -89,7 +90,7 @@ class StatePort(ABC):
         slept_in = self._snapshots.woken(order.sandbox_id)
         self._take_in(instance)
         if slept_in is not None:
-            self._tasks.start_soon(self._remove_after, slept_in)
+            self._tasks.start_soon(safely, self._remove_after, slept_in)
         return SandboxStarted(order.sandbox_id, steps.ms, "image")
 
     async def _remove_after(self, image_id: str) -> None:

@@ -21,9 +21,9 @@ import anyio
 import structlog
 
 from atoll.model import limits
-from atoll.model.errors import AtollError
 from atoll.model.resources import Resources
 from atoll.node import admission, templates, warmimages
+from atoll.node.background import detail_of
 from atoll.node.host import Host
 from atoll.node.images import Boot, Image
 from atoll.node.instance import Instance
@@ -127,19 +127,23 @@ class WarmPool:
             return
         while True:
             self._changed.clear()
-            for template in templates.known(self._host.pool):
-                shelf = self._shelves.setdefault(template.name, Shelf(template))
-                if shelf.template != template:
-                    await self._empty(shelf)
-                    shelf.template, shelf.image = template, None
             try:
+                await self._shelve()
                 moved = await self._step()
-            except AtollError as error:
-                log.error("the pool cannot be filled", error=repr(error), detail=error.detail[-2000:])
+            except Exception as error:  # whatever it is, the supply goes on as soon as it can
+                log.error("the pool cannot be filled", error=repr(error), detail=detail_of(error))
                 moved = False
                 await asyncio.sleep(limits.WARM_LOOK_S)
             if not moved:
                 await self._wait_changed(self._rest_s() or limits.WARM_LOOK_S)
+
+    async def _shelve(self) -> None:
+        """A shelf for each template as it is now."""
+        for template in templates.known(self._host.pool):
+            shelf = self._shelves.setdefault(template.name, Shelf(template))
+            if shelf.template != template:
+                await self._empty(shelf)
+                shelf.template, shelf.image = template, None
 
     async def close(self) -> None:
         for shelf in self._shelves.values():

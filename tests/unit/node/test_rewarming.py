@@ -56,6 +56,20 @@ async def test_copies_are_warmed_in_order_and_never_two_at_a_time() -> None:
     assert (seen.started, seen.at_once_max) == (list("abcd"), 1)
 
 
+async def test_one_that_fails_does_not_keep_the_others_cold() -> None:
+    async def fail() -> None:
+        raise OSError("too many open files")
+
+    rewarming, seen = Rewarming(), Seen()
+    rewarming.add(fail)
+    rewarming.add(seen.start_of("a", last=True))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(rewarming.run, lambda: 1e9)
+        with anyio.fail_after(5):
+            await seen.done.wait()
+        tasks.cancel_scope.cancel()
+
+
 async def test_nothing_starts_while_somebody_waits_for_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CONTEXT_REWARM_S", 0.1)
     rewarming, seen = Rewarming(), Seen()

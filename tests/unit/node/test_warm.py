@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 from typing import Any, cast
 
+import anyio
 import pytest
 
 from atoll.model import limits
 from atoll.model.resources import Resources
 from atoll.model.template import Template
-from atoll.node import admission, warm
+from atoll.node import admission, templates, warm
 from atoll.node.shelf import Shelf
 
 PLENTY = 1000 * limits.WARM_BOX_BYTES
@@ -80,3 +82,38 @@ async def test_under_pressure_all_that_waits_goes(monkeypatch: pytest.MonkeyPatc
         pass
     assert all(box.gone for box in (*live, *shells))
     assert (len(shelf.live), len(shelf.shells)) == (0, 0)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("where", ["templates", "memory"])
+async def test_a_machine_that_is_out_of_files_for_a_moment_does_not_end_the_supply(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr(limits, "WARM_LOOK_S", 0)
+    pool = warm.WarmPool(cast(Any, SimpleNamespace(pool=None)), cast(Any, None), size=8)
+    pool._shelves["code"] = Shelf(Template(name="code", key="1" * 16), image=cast(Any, object()))
+    looked = anyio.Event()
+    failed: list[str] = []
+
+    def known(_pool: Any) -> list[Template]:
+        if where == "templates" and not failed:
+            failed.append(where)
+            raise OSError(errno.EMFILE, "too many open files")
+        return []
+
+    def host_memory() -> Any:
+        if where == "memory" and not failed:
+            failed.append(where)
+            raise OSError(errno.EMFILE, "too many open files")
+        looked.set()
+        return SimpleNamespace(available=0, total=2**34)
+
+    monkeypatch.setattr(templates, "known", known)
+    monkeypatch.setattr(admission, "host_memory", host_memory)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pool.run)
+        with anyio.fail_after(5):
+            await looked.wait()
+        tasks.cancel_scope.cancel()
+    assert failed == [where]
