@@ -181,6 +181,7 @@ class Ledger:
                 break
             # What was in memory is no longer so: somebody here was faster, and says so there, or the database knows.
             record = known if (known := self._live.get(sandbox_id)) is not record else None
+        after = self._merged(record.sandbox, after)
         self._remember(replace(record, sandbox=after))
         self._events.written()
         if after.state in FINAL:
@@ -191,6 +192,14 @@ class Ledger:
         reason = after.end_reason or after.sleep_reason or ""
         detail = {"trigger": note.trigger.value, "reason": reason, "detail": after.end_detail}
         return self._events.of(by, f"sandbox.{after.state}", owner=record.owner, target=after.id, detail=detail)
+
+    def _merged(self, before: Sandbox, after: Sandbox) -> Sandbox:
+        """What a step has made of a sandbox whose deadline or budget may have been changed while it was written."""
+        known = self._live.get(after.id)
+        if known is None or known.sandbox is before:
+            return after
+        old, new = ({name: getattr(one, name) for name in _LIFECYCLE} for one in (before, after))
+        return replace(known.sandbox, **{name: value for name, value in new.items() if value != old[name]})
 
     def _remember(self, record: Record) -> None:
         if record.sandbox.state in FINAL:
@@ -264,3 +273,7 @@ def _changes(before: Sandbox, after: Sandbox) -> dict[str, Any]:
     """The columns that differ; what a step does not touch may have been changed by another caller meanwhile."""
     old, new = (rows.lifecycle_columns(sandbox) for sandbox in (before, after))
     return {name: value for name, value in new.items() if value != old[name]}
+
+
+_LIFECYCLE = ("state", "started_at", "deadline_at", "ended_at", "end_reason", "end_detail", "sleep_reason")
+"""What a step may change of a sandbox; the same as `rows.lifecycle_columns`, and the state."""
