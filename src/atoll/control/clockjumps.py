@@ -34,16 +34,26 @@ class ClockJumps:
         """Who keeps deadlines in memory."""
 
     async def settle(self) -> None:
-        """Move what has to be moved, if the clock was set since the last time."""
+        """Move what has to be moved, if the clock was set since the last time; it costs nothing if it was not.
+
+        Also for whoever is about to set a moment: one that the new clock has set must not be moved along.
+        """
+        if not self._unsettled():
+            return
         async with self._turn:
-            jumped = self._clock.jumped() - self._settled
-            if abs(jumped.total_seconds()) < limits.CLOCK_JUMP_S_MIN:
+            jumped = self._unsettled()
+            if not jumped:
                 return
             log.warning("clock_was_set", seconds=round(jumped.total_seconds(), 3))
             await self._store.write(_shift, jumped)
             self._settled += jumped
             for tell in self.moved:
                 tell(jumped)
+
+    def _unsettled(self) -> timedelta:
+        """By how much the clock was set since the last time; nothing, if it was only put right."""
+        jumped = self._clock.jumped() - self._settled
+        return jumped if abs(jumped.total_seconds()) >= limits.CLOCK_JUMP_S_MIN else timedelta()
 
 
 def _shift(connection: Connection, jumped: timedelta) -> None:

@@ -125,6 +125,7 @@ class Sandboxes:
         if spec.snapshot_id is None:
             await self._check_template(spec.template)
         await self._policies.check(principal.owner, spec.policy, spec.secrets)
+        await self._metering.jumps.settle()
         sandbox = self._new(spec)
         network = network_of_new(principal.owner, sandbox.id, spec.policy, spec.secrets)
         openings = Openings(spec.ports, network)
@@ -186,8 +187,10 @@ class Sandboxes:
 
     async def set_deadline(self, principal: Principal, reference: str, timeout_s: float) -> Sandbox:
         """Move the deadline to so many seconds from now, further away or nearer."""
-        deadline_at = self._clock.now() + check_timeout(timeout_s)
+        lasts = check_timeout(timeout_s)
         sandbox = await self._ledger.find(principal.owner, reference)
+        await self._metering.jumps.settle()
+        deadline_at = self._clock.now() + lasts
         if not await self._ledger.set_deadline(sandbox.id, deadline_at, principal):
             raise not_running(await self._ledger.find(principal.owner, sandbox.id))
         self._deadlines.note(deadline_at)
@@ -319,6 +322,7 @@ class Sandboxes:
             if spec.network_of is not None:
                 await self._policies.copy(owner, spec.network_of, sandbox.id)
             started = await self._node.sandbox_create(order)
+        await self._metering.jumps.settle()
         deadline_at = self._clock.now() + check_timeout(spec.timeout_s)
         known = await self._ledger.advance(sandbox.id, Note(Trigger.STARTED), deadline_at=deadline_at)
         if known is None or known.state is not State.RUNNING:

@@ -149,8 +149,8 @@ class States:
                 await self._node.sandbox_wake(sandbox.id)
             if sandbox.state is State.STANDBY:
                 renewed = timeout_s is not None or sandbox.on_deadline is DeadlineAction.STANDBY
-                deadline_at = self._from_now(sandbox, timeout_s) if renewed else None
-                sandbox = await self._advance(sandbox, Trigger.THAWED, deadline_at=deadline_at, by=by)
+                lasts = _lasts(sandbox, timeout_s) if renewed else None
+                sandbox = await self._advance(sandbox, Trigger.THAWED, lasts=lasts, by=by)
                 self._deadlines.note_running(sandbox)
                 self._metering.note_awake(sandbox.budget)
         return sandbox
@@ -168,9 +168,7 @@ class States:
             except BaseException:
                 await self._came_to_nothing(sandbox, Trigger.RESUME_FAILED)
                 raise
-            running = await self._has_become(
-                sandbox, Trigger.RESUMED, deadline_at=self._from_now(sandbox, timeout_s), by=by
-            )
+            running = await self._has_become(sandbox, Trigger.RESUMED, lasts=_lasts(sandbox, timeout_s), by=by)
         if running.state is not State.RUNNING:
             raise not_running(running)
         self._deadlines.note_running(running)
@@ -222,7 +220,7 @@ class States:
         sandbox: Sandbox,
         trigger: Trigger,
         *,
-        deadline_at: datetime | None = None,
+        lasts: timedelta | None = None,
         by: Principal | None = None,
         sleep: SleepReason | None = None,
     ) -> Sandbox:
@@ -231,7 +229,7 @@ class States:
         A write that failed may have come about all the same, so a wish that was not heard is looked after, too.
         """
         try:
-            return await self._advance(sandbox, trigger, deadline_at=deadline_at, by=by, sleep=sleep)
+            return await self._advance(sandbox, trigger, lasts=lasts, by=by, sleep=sleep)
         except Unavailable:
             self._unsettled.add(sandbox.id)
             self._more_unsettled.set()
@@ -261,29 +259,37 @@ class States:
         paused = sandbox_id in self._node.paused_ids()
         for note in settled(sandbox.state, sandbox_id in self._node.sandbox_ids(), paused):
             woken = note.trigger is Trigger.RESUMED
-            sandbox = await self._advance(
-                sandbox, note.trigger, deadline_at=self._from_now(sandbox, None) if woken else None
-            )
+            sandbox = await self._advance(sandbox, note.trigger, lasts=_lasts(sandbox, None) if woken else None)
+        self._note_running(sandbox)
+
+    def _note_running(self, sandbox: Sandbox) -> None:
+        """It may run again: its deadline, which may have passed meanwhile, and its budget count from here on."""
         if sandbox.state is State.RUNNING:
             self._deadlines.note_running(sandbox)
             self._metering.look_again()
-
-    def _from_now(self, sandbox: Sandbox, timeout_s: float | None) -> datetime:
-        return self._clock.now() + check_timeout(sandbox.timeout_s if timeout_s is None else timeout_s)
 
     async def _advance(
         self,
         sandbox: Sandbox,
         trigger: Trigger,
         *,
-        deadline_at: datetime | None = None,
+        lasts: timedelta | None = None,
         by: Principal | None = None,
         sleep: SleepReason | None = None,
     ) -> Sandbox:
+        deadline_at: datetime | None = None
+        if lasts is not None:
+            await self._metering.jumps.settle()
+            deadline_at = self._clock.now() + lasts
         known = await self._ledger.advance(sandbox.id, Note(trigger, sleep=sleep), deadline_at=deadline_at, by=by)
         if known is None:
             raise NotFound("the sandbox is not on record any more", code="sandbox_not_found")
         return known
+
+
+def _lasts(sandbox: Sandbox, timeout_s: float | None) -> timedelta:
+    """How far away the deadline of one that wakes is."""
+    return check_timeout(sandbox.timeout_s if timeout_s is None else timeout_s)
 
 
 def order_of(sandbox: Sandbox) -> SandboxOrder:

@@ -8,10 +8,11 @@ from typing import Any
 import anyio
 import pytest
 
+from atoll.control.store import sandboxes as rows
 from atoll.control.usage import UsageFilter
 from atoll.model.errors import Unavailable
 from atoll.model.lifecycle import EndReason, State
-from atoll.model.sandbox import Budget, SandboxSpec
+from atoll.model.sandbox import Budget, DeadlineAction, SandboxSpec
 
 pytestmark = pytest.mark.anyio
 
@@ -75,6 +76,29 @@ async def test_a_jump_that_could_not_be_written_is_settled_later(world: Any, mon
             await jumps.settle()
     await jumps.settle()
     assert (await world.control.sandbox_get(world.me, sandbox.id)).state is State.RUNNING
+
+
+@pytest.mark.parametrize("verb", ["create", "move", "wake", "resume"])
+async def test_a_deadline_that_the_new_clock_has_set_is_not_moved_along(world: Any, verb: str) -> None:
+    """It is set after the clock was, and before anybody has settled what that means for the others."""
+    control, clock = world.control, world.clock
+    spec = SandboxSpec(timeout_s=100, on_deadline=DeadlineAction.STANDBY)
+    sandbox, _ = await control.sandbox_create(world.me, spec)
+    if verb in ("wake", "resume"):
+        await (control.states.standby if verb == "wake" else control.states.pause)(world.me, sandbox.id)
+    clock._now += timedelta(hours=1)  # not by `jump`, which lets the loops hear of it
+    clock._jumped += timedelta(hours=1)
+    if verb == "create":
+        sandbox, _ = await control.sandbox_create(world.me, spec)
+    elif verb == "move":
+        await control.sandbox_set_deadline(world.me, sandbox.id, 100)
+    else:
+        await control.states.resume(world.me, sandbox.id)
+    await control.accounts.usage.jumps.settle()
+    found = await control.sandbox_get(world.me, sandbox.id)
+    assert found.deadline_at - clock.now() == timedelta(seconds=100)
+    record = await control._ledger._store.read(rows.by_id, sandbox.id)
+    assert record.sandbox.deadline_at == found.deadline_at
 
 
 async def test_a_clock_that_was_only_put_right_moves_nothing(world: Any) -> None:
