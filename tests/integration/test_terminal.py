@@ -121,6 +121,19 @@ def test_size_and_signal(sandbox: Sandbox) -> None:
     assert watcher.terminal.exited.signal == 9
 
 
+def test_keys_wake_a_sandbox_that_was_put_in_standby(sandbox: Sandbox) -> None:
+    """Whoever sits at a terminal does not know that a deadline has passed."""
+    watcher = Watcher(sandbox.terminals.open(["cat"]))
+    watcher.terminal.write("one\n")
+    watcher.wait("one")
+    sandbox.standby()
+    watcher.terminal.write("two\n")
+    watcher.wait("two")
+    assert sandbox.info().state == "running"
+    watcher.terminal.write(b"\x04")
+    watcher.join()
+
+
 def test_a_ticket_opens_once_and_nothing_else(server: Server, sandbox: Sandbox) -> None:
     terminal = sandbox.terminals.open(["cat"])
     path = f"/v1/sandboxes/{sandbox.id}/terminals/{terminal.id}"

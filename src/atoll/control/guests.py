@@ -14,6 +14,7 @@ from atoll.model.lifecycle import State
 from atoll.model.resources import Resources
 from atoll.model.sandbox import Sandbox
 from atoll.model.usage import Sample
+from atoll.wire import guest
 from atoll.wire.node import GuestStream, NodePort
 
 Awake = Callable[[Sandbox], Awaitable[Sandbox]]
@@ -64,7 +65,12 @@ class Guest:
             except Conflict as error:
                 await self._check_asleep(error)
                 stream = await open_now.enter_async_context(self._node.guest_stream(self._sandbox.id, op, params))
-            yield stream
+            yield _Stirring(stream, self._stir)
+
+    async def _stir(self) -> None:
+        """Before something goes in: the sandbox may have been put in standby since. It costs a look at memory."""
+        if self._ledger.in_standby(self._sandbox.id):
+            self._sandbox = await self._awake(self._sandbox)
 
     async def _check_asleep(self, error: Conflict) -> None:
         """It fell asleep between being found and being called: wake it, or say what it really is."""
@@ -76,6 +82,29 @@ class Guest:
         """The node does not have it: it has just ended, and that is what the caller should hear."""
         if error.code == "sandbox_not_found":
             raise not_running(await self._ledger.find(self._principal.owner, self._sandbox.id)) from error
+
+
+class _Stirring:
+    """A stream of an operation, on which what goes in wakes the sandbox: else it would wait there unheard."""
+
+    def __init__(self, stream: GuestStream, stir: Callable[[], Awaitable[None]]) -> None:
+        self._stream = stream
+        self._stir = stir
+
+    def __aiter__(self) -> AsyncIterator[guest.Message]:
+        return aiter(self._stream)
+
+    async def send(self, payload: bytes | memoryview) -> None:
+        await self._stir()
+        await self._stream.send(payload)
+
+    async def send_control(self, value: dict[str, Any]) -> None:
+        await self._stir()
+        await self._stream.send_control(value)
+
+    async def commit(self) -> None:
+        await self._stir()
+        await self._stream.commit()
 
 
 async def guest_of(principal: Principal, reference: str, ledger: Ledger, node: NodePort, awake: Awake) -> Guest:

@@ -29,7 +29,7 @@ from atoll.control.visits import Visit as Visit
 from atoll.control.visits import Visits
 from atoll.model import ids, limits
 from atoll.model.errors import AtollError, Forbidden, InvalidArgument, NotFound, Unauthenticated
-from atoll.model.lifecycle import SLEEPING, State
+from atoll.model.lifecycle import ASLEEP, State
 from atoll.model.port import ANY_PORT, PortAccess
 from atoll.model.sandbox import Sandbox
 from atoll.wire import porttoken
@@ -161,6 +161,16 @@ class Ingress:
         """One of the connections that a sandbox, and the server, may have at a time."""
         return self._visits.begin(admission)
 
+    def stands_still(self, visit: Visit) -> bool:
+        """Whether the sandbox has been put in standby since the connection began. It costs a look at memory."""
+        return self._ledger.in_standby(visit.admission.knock.sandbox_id)
+
+    async def wake(self, visit: Visit) -> None:
+        """Something is about to go in through a connection that is open; an error if the sandbox may not wake."""
+        record = await self._ledger.record(visit.admission.knock.sandbox_id)
+        if record is not None:
+            await self._check_running(record.sandbox)
+
     async def dial(self, sandbox_id: str, port: int) -> socket.socket:
         """A connection to the port, for a caller who was admitted and is on a `visit`."""
         try:
@@ -172,9 +182,9 @@ class Ingress:
     async def _check_running(self, sandbox: Sandbox) -> None:
         if sandbox.state is State.RUNNING:
             return
-        if sandbox.state not in SLEEPING:
+        if sandbox.state not in ASLEEP:
             raise not_running(sandbox)
-        await self.awake(sandbox)
+        await self.awake(sandbox)  # also one that somebody is waking already: this waits for it
 
     async def _right(self, knock: Knock, owner: str, access: PortAccess) -> tuple[str, str]:
         """By which right a caller may go through, and with which key if it is one."""

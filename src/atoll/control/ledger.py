@@ -97,6 +97,11 @@ class Ledger:
     async def count(self, wanted: Filter) -> int:
         return await self._store.read(rows.count, wanted)
 
+    def in_standby(self, sandbox_id: str) -> bool:
+        """From memory: for a look that is taken with every piece of a stream."""
+        record = self._live.get(sandbox_id)
+        return record is not None and record.sandbox.state is State.STANDBY
+
     def live_ids(self) -> list[str]:
         """The ids of those that have not ended, from memory: for a look at all of them that must cost little."""
         return list(self._live)

@@ -127,7 +127,10 @@ class States:
             raise not_running(sandbox)
         async with self.exclusive.turn(sandbox.id):
             record = await self._ledger.record(sandbox.id)
-            return await self._resume(record.sandbox if record else sandbox, None, None, asleep=True)
+            sandbox = record.sandbox if record else sandbox
+            if sandbox.state is State.PAUSED and not sandbox.auto_resume:  # by now
+                raise not_running(sandbox)
+            return await self._resume(sandbox, None, None, asleep=True)
 
     async def _resume(
         self,

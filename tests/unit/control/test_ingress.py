@@ -13,6 +13,7 @@ from atoll.control.ingress import Admission, Ingress, Knock
 from atoll.model import limits
 from atoll.model.errors import AtollError, Conflict, Forbidden, GuestFailed, InvalidArgument, LimitExceeded, NotFound
 from atoll.model.errors import Unauthenticated as NoKey
+from atoll.model.lifecycle import State
 from atoll.model.port import ANY_PORT, PortAccess
 from atoll.model.sandbox import SandboxSpec
 from tests.unit.control.conftest import World
@@ -110,6 +111,55 @@ async def test_what_listens_is_reached_and_what_does_not_is_not(world: World) ->
     with pytest.raises(GuestFailed) as closed:
         await world.control.ingress.dial(sandbox_id, PORT + 1)
     assert closed.value.code == "port_closed"
+
+
+@pytest.mark.parametrize("state", [State.PAUSING, State.RESUMING])
+async def test_whoever_comes_while_it_falls_asleep_or_wakes_waits_for_it(world: World, state: State) -> None:
+    """A browser has several connections: the second one must not be told that the first one wakes it."""
+    ingress = with_keys(world)
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(auto_resume=True))
+    knock = Knock(sandbox.id, PORT, "mine")
+    world.node.pause_s = world.node.resume_s = 0.05
+    async with anyio.create_task_group() as tasks:
+        if state is State.PAUSING:
+            tasks.start_soon(world.control.states.pause, world.me, sandbox.id)
+        else:
+            await world.control.states.pause(world.me, sandbox.id)
+            tasks.start_soon(ingress.admit, knock)
+        with anyio.fail_after(5):
+            while (await world.control.sandbox_get(world.me, sandbox.id)).state is not state:
+                await anyio.sleep(0.005)
+        for _ in range(2):
+            tasks.start_soon(ingress.admit, knock)
+    assert (await world.control.sandbox_get(world.me, sandbox.id)).state is State.RUNNING
+    assert len(world.node.resumed) == 1
+
+
+async def test_whoever_waits_for_a_pause_of_one_that_may_not_wake_is_told_so(world: World) -> None:
+    ingress = with_keys(world)
+    sandbox_id = await made(world)
+    world.node.pause_s = 0.05
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.control.states.pause, world.me, sandbox_id)
+        with anyio.fail_after(5):
+            while (await world.control.sandbox_get(world.me, sandbox_id)).state is not State.PAUSING:
+                await anyio.sleep(0.005)
+        with pytest.raises(Conflict) as refused:
+            await ingress.admit(Knock(sandbox_id, PORT, "mine"))
+    assert refused.value.code == "not_running"
+    assert world.node.resumed == []
+
+
+async def test_what_comes_through_an_open_connection_wakes_from_standby(world: World) -> None:
+    ingress = world.control.ingress
+    sandbox_id = await made(world)
+    with ingress.visit(admission(sandbox_id)) as visit:
+        assert not ingress.stands_still(visit)
+        await world.control.states.standby(world.me, sandbox_id)
+        assert ingress.stands_still(visit)
+        await ingress.wake(visit)
+        assert not ingress.stands_still(visit)
+    assert world.node.frozen == set()
 
 
 def admission(sandbox_id: str) -> Admission:

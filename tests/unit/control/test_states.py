@@ -71,6 +71,20 @@ async def test_a_resume_during_a_pause_waits_for_it(world: Any) -> None:
     assert len(world.node.resumed) == 1
 
 
+async def test_a_call_during_a_pause_does_not_undo_it(world: Any) -> None:
+    """It waits for the pause, and finds a sandbox that may not wake by a call."""
+    sandbox = await make(world)
+    world.node.pause_s = 0.05
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.control.states.pause, world.me, sandbox.id)
+        await wait_state(world, sandbox, State.PAUSING)
+        with pytest.raises(Conflict) as refused:
+            await world.control.guest(world.me, sandbox.id)
+    assert refused.value.code == "not_running"
+    assert await state_of(world, sandbox) is State.PAUSED
+    assert world.node.resumed == []
+
+
 async def test_a_pause_that_fails_leaves_it_running(world: Any) -> None:
     sandbox = await make(world)
     world.node.pause_errors = [OutOfSpace("full")]

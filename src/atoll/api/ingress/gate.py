@@ -64,7 +64,7 @@ class Gate:
                 await passage.run(Upstream(sock))
                 if passage.switched is not None:
                     visit.protocol = "upgrade"
-                    await tunnel.join(passage.switched, sock, visit)
+                    await tunnel.join(passage.switched, sock, visit, self._ingress)
             finally:
                 sock.close()
                 if passage.switched is not None:

@@ -10,14 +10,18 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from atoll.api.connection import RawConnection
-from atoll.control.ingress import Visit
+from atoll.control.ingress import Ingress, Visit
 from atoll.model import limits
+from atoll.model.errors import AtollError
 
 Way = Callable[[], Awaitable[None]]
 
 
-async def join(caller: RawConnection, inside: socket.socket, visit: Visit) -> None:
-    """Pass bytes on and count them. The end of one direction is passed on, too; a break or a long silence ends both."""
+async def join(caller: RawConnection, inside: socket.socket, visit: Visit, ingress: Ingress) -> None:
+    """Pass bytes on and count them. The end of one direction is passed on, too; a break or a long silence ends both.
+
+    What goes in wakes a sandbox from standby; if it may not wake, that is a break.
+    """
     loop = asyncio.get_running_loop()
     last_s = loop.time()
 
@@ -26,6 +30,8 @@ async def join(caller: RawConnection, inside: socket.socket, visit: Visit) -> No
         while data := await caller.receive():
             last_s = loop.time()
             visit.bytes_in += len(data)
+            if ingress.stands_still(visit):
+                await ingress.wake(visit)
             await loop.sock_sendall(inside, data)
         with contextlib.suppress(OSError):
             inside.shutdown(socket.SHUT_WR)
@@ -61,7 +67,7 @@ async def _until_one_breaks(inward: Way, outward: Way, silence: Way) -> None:
             try:
                 await way()
                 done.add(way)
-            except OSError:
+            except (OSError, AtollError):
                 tasks.cancel_scope.cancel()  # whoever broke it, there is nobody to tell
             if done >= {inward, outward} or silence in done:
                 tasks.cancel_scope.cancel()

@@ -60,7 +60,7 @@ async def tunnel(call: Call[Nothing, Nothing]) -> Streamed:
             try:
                 head = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: atoll-tcp\r\n\r\n"
                 await raw.send(head)
-                await bytes_tunnel.join(raw, sock, visit)
+                await bytes_tunnel.join(raw, sock, visit, ingress)
             finally:
                 bytes_tunnel.hang_up(raw, visit)
         finally:
