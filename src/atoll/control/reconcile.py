@@ -1,7 +1,8 @@
 """What to do at start about the difference between the record and the node: a pure plan.
 
 on record   on the node    then
-running     there          keep it
+running     there          keep it, and see that it goes on
+standby     there          keep it, and see that it stands still
 running     missing        failed (runtime_died, or node_lost if the machine was restarted); the same for standby,
                            pausing, paused and resuming
 pausing     there          running: the pause was cut short

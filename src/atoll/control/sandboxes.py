@@ -253,8 +253,23 @@ class Sandboxes:
         actions = reconcile.plan(live, present | paused, restarted=self._node.restarted())
         for action in actions:
             self._teardown.begin(action)
+        for sandbox_id in sorted(live.keys() & present):
+            await self._stand_or_go(sandbox_id, live[sandbox_id])
         if actions:
             log.info("reconciled", kept=len(live) - sum(a.sandbox_id in live for a in actions), ended=len(actions))
+
+    async def _stand_or_go(self, sandbox_id: str, state: State) -> None:
+        """Who is in standby by the record stands still, and who runs does; of one that was changing, neither is sure.
+
+        Of one that cannot be told, the next call finds out.
+        """
+        try:
+            if state is State.STANDBY:
+                await self._node.sandbox_standby(sandbox_id)
+            elif state is State.RUNNING:
+                await self._node.sandbox_wake(sandbox_id)
+        except Exception as error:  # one that is of no use does not keep the server from its start
+            log.warning("standby_unsettled", sandbox_id=sandbox_id, error=repr(error))
 
     async def watch_deadlines(self) -> None:
         await forever(self._deadlines.step)

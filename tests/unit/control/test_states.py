@@ -316,6 +316,41 @@ async def test_a_restart_finds_what_sleeps_asleep(open_world: Any) -> None:
         await wait_state(world, lost, State.FAILED)
 
 
+async def test_a_restart_has_the_node_do_what_is_on_record(open_world: Any) -> None:
+    """A server was killed while it took a snapshot of one in standby, and while it put another one there."""
+    node, clock = FakeNode(), VirtualClock()
+    async with open_world(node, clock) as world:
+        frozen, running = await make(world), await make(world)
+        await world.control.states.standby(world.me, frozen.id)
+    node.frozen = {running.id}
+    async with open_world(node, clock) as world:
+        assert node.frozen == {frozen.id}
+        assert [await state_of(world, one) for one in (frozen, running)] == [State.STANDBY, State.RUNNING]
+
+
+async def test_one_that_cannot_be_told_does_not_keep_the_server_from_its_start(
+    open_world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, clock = FakeNode(), VirtualClock()
+    async with open_world(node, clock) as world:
+        broken, frozen = await make(world), await make(world)
+        for one in (broken, frozen):
+            await world.control.states.standby(world.me, one.id)
+    node.frozen = set()
+    standby = node.sandbox_standby
+
+    async def standby_or_not(sandbox_id: str) -> None:
+        if sandbox_id == broken.id:
+            raise OSError("no file is left")
+        await standby(sandbox_id)
+
+    monkeypatch.setattr(node, "sandbox_standby", standby_or_not)
+    async with open_world(node, clock) as world:
+        assert node.frozen == {frozen.id}
+        await (await world.control.guest(world.me, broken.id)).call("ping", {})
+        assert await state_of(world, broken) is State.RUNNING
+
+
 @pytest.mark.parametrize("state", [State.RUNNING, State.STANDBY, State.PAUSING, State.PAUSED, State.RESUMING])
 @pytest.mark.parametrize("paused", [True, False])
 async def test_what_the_record_learns_leads_to_what_the_node_has(state: State, paused: bool) -> None:
