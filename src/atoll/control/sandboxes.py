@@ -147,13 +147,19 @@ class Sandboxes:
 
     async def _wait_made(self, principal: Principal, sandbox_id: str) -> Sandbox:
         """A sandbox that another request makes, once that is done."""
-        with anyio.fail_after(limits.IDEMPOTENCY_WAIT_S_MAX):
+        with anyio.move_on_after(limits.IDEMPOTENCY_WAIT_S_MAX) as patience:
             while (found := await self._ledger.find(principal.owner, sandbox_id)).state is State.CREATING:
                 attempt = self._attempts.get(sandbox_id)
                 if attempt is not None and not attempt.finished.is_set():
                     await attempt.finished.wait()
                 else:  # another process is at work on it, or its failure is just being put on record
                     await anyio.sleep(limits.IDEMPOTENCY_LOOK_S)
+        if patience.cancelled_caught:
+            raise Unavailable(
+                "the first create with this key is not done yet",
+                code="create_unfinished",
+                hint="Try again with the same key: it makes no second sandbox.",
+            )
         if found.end_reason is EndReason.START_FAILED:
             raise Unavailable(
                 f"the first create with this key failed: {found.end_detail}",

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from atoll.control.sandboxes import Query, cursor_decode
+from atoll.model import limits
 from atoll.model.errors import AtollError, Conflict, InvalidArgument, LimitExceeded, NotFound, Unavailable
 from atoll.model.lifecycle import EndReason, State
 from atoll.model.quota import Quota
@@ -273,6 +274,23 @@ async def test_repeats_that_come_while_it_is_made_wait_for_it(world: Any) -> Non
         world.node.create_gate.set()
     assert len(found) == 20
     assert len(set(found)) == len(world.node.orders) == 1
+
+
+async def test_a_repeat_that_has_waited_for_too_long_may_be_tried_again(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "IDEMPOTENCY_WAIT_S_MAX", 0.01)
+    world.node.create_gate = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.control.sandbox_create, world.me, SandboxSpec(), "k")
+        while not world.node.creating:
+            await anyio.sleep(0.001)
+        with pytest.raises(Unavailable) as caught:
+            await world.control.sandbox_create(world.me, SandboxSpec(), "k")
+        assert (caught.value.code, caught.value.retryable) == ("create_unfinished", True)
+        world.node.create_gate.set()
+    assert (await world.control.sandbox_create(world.me, SandboxSpec(), "k"))[0].state is State.RUNNING
+    assert len(world.node.orders) == 1
 
 
 async def test_a_create_that_failed_can_be_tried_again_with_the_same_key(world: Any) -> None:
