@@ -7,6 +7,7 @@ sandbox has a say in it and may be slow, which must not hold up anybody's deadli
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -15,8 +16,9 @@ import structlog
 
 from atoll.control.clock import Clock
 from atoll.control.clockjumps import ClockJumps
-from atoll.control.ledger import Ledger
+from atoll.control.ledger import Ledger, Still
 from atoll.control.reconcile import Action, Note
+from atoll.control.store import sandboxes as rows
 from atoll.control.teardown import Teardown
 from atoll.model.errors import AtollError, NotFound
 from atoll.model.lifecycle import EndReason, SleepReason, State, Trigger
@@ -39,7 +41,7 @@ class Deadlines:
         self._node = node
         self._clock = clock
         self.sleeper: Callable[[str, DeadlineAction, SleepReason], None] | None = None
-        """Begins to put a sandbox to sleep; without one, every deadline kills."""
+        """Begins to put a sandbox to sleep, unless that has begun; without one, every deadline kills."""
         self.jumps: ClockJumps | None = None
         self._awaited: datetime | None = None
         self._changed = anyio.Event()
@@ -50,6 +52,10 @@ class Deadlines:
         """Some sandbox has this deadline now."""
         if self._awaited is None or deadline_at < self._awaited:
             self._changed.set()
+
+    def look_again(self) -> None:
+        """What came to nothing at a deadline is due again."""
+        self._changed.set()
 
     def note_running(self, sandbox: Sandbox) -> None:
         """A sandbox runs from now on, with a deadline and perhaps a bound on being idle."""
@@ -68,7 +74,8 @@ class Deadlines:
             await self.jumps.settle()
         now = self._clock.now()
         for sandbox_id in await self._ledger.overdue(now):
-            await self._due(sandbox_id, PASSED)
+            # Who moves a deadline is heard until the end is on record.
+            await self._due(sandbox_id, PASSED, functools.partial(rows.is_overdue, sandbox_id=sandbox_id, now=now))
         self._awaited = await self._ledger.next_deadline(now)
         await self._clock.wait_until(self._awaited, self._changed)
 
@@ -104,10 +111,10 @@ class Deadlines:
         self.sleeper(sandbox_id, action, reason)
         return True
 
-    async def _due(self, sandbox_id: str, note: Note) -> None:
+    async def _due(self, sandbox_id: str, note: Note, still: Still | None = None) -> None:
         record = await self._ledger.record(sandbox_id)
         if record is not None and self.sleeps(record.sandbox.id, record.sandbox.on_deadline, _SLEEPS[note]):
             return
-        sandbox = await self._ledger.advance(sandbox_id, note)
+        sandbox = await self._ledger.advance(sandbox_id, note, still=still)
         if sandbox is not None and sandbox.state is State.ENDING:
             self._teardown.begin(Action(sandbox_id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,6 +27,9 @@ from atoll.model.lifecycle import ASLEEP, FINAL, State
 from atoll.model.sandbox import EXTERNAL_ID, Budget, DeadlineAction, Sandbox
 from atoll.model.text import cleaned
 from atoll.telemetry import Metrics
+
+Still = Callable[[Connection], bool]
+"""Whether there still is a reason for a step, asked in the transaction that makes it."""
 
 
 class Ledger:
@@ -166,12 +170,14 @@ class Ledger:
         deadline_at: datetime | None = None,
         by: Principal | None = None,
         reading: Reading | None = None,
+        still: Still | None = None,
     ) -> Sandbox | None:
         """Write what happened on record and return what is known then.
 
         A trigger that has no meaning in the present state (a second kill, a death after the end) changes nothing. The
         first reason that is given for an end stays. With a reading, what the sandbox has used is counted up to that,
-        and its meter is closed, together with the step if there is one.
+        and its meter is closed, together with the step if there is one. With `still`, nothing changes either unless
+        that is so at the moment of the write.
         """
         record = self._live.get(sandbox_id)
         while True:
@@ -182,7 +188,10 @@ class Ledger:
                 if reading is not None:
                     await self._store.write(usage.close_meter, sandbox_id, reading)
                 return before
-            if await self._store.write(_move, record, after, self._event(record, after, note, by), reading):
+            moved = await self._store.write(_move, record, after, self._event(record, after, note, by), reading, still)
+            if moved is None:
+                return (self._live.get(sandbox_id) or record).sandbox
+            if moved:
                 break
             # What was in memory is no longer so: somebody here was faster, and says so there, or the database knows.
             record = known if (known := self._live.get(sandbox_id)) is not record else None
@@ -232,9 +241,21 @@ class Ledger:
         return replace(sandbox, state=state)
 
 
-def _move(connection: Connection, record: Record, after: Sandbox, event: Event, reading: Reading | None = None) -> bool:
-    """A step of the lifecycle, its event, and the meter of a sandbox that begins or ends: all or nothing."""
+def _move(
+    connection: Connection,
+    record: Record,
+    after: Sandbox,
+    event: Event,
+    reading: Reading | None = None,
+    still: Still | None = None,
+) -> bool | None:
+    """A step of the lifecycle, its event, and the meter of a sandbox that begins or ends: all or nothing.
+
+    Says whether the sandbox was where it was thought to be; None if the reason for the step has gone.
+    """
     before = record.sandbox
+    if still is not None and not still(connection):
+        return None
     if not rows.move(connection, before.id, before.state, after.state, _changes(before, after)):
         return False
     if after.state is not before.state:

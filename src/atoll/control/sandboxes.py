@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import re
 import secrets
@@ -14,12 +15,12 @@ from datetime import datetime
 import anyio
 import structlog
 
-from atoll.control import reconcile
+from atoll.control import budgets, reconcile
 from atoll.control.attempts import Attempt, Attempts
 from atoll.control.authz import Principal
 from atoll.control.clock import Clock
 from atoll.control.deadlines import Deadlines
-from atoll.control.ledger import Ledger
+from atoll.control.ledger import Ledger, Still
 from atoll.control.loops import forever
 from atoll.control.policies import Policies, network_of_new
 from atoll.control.reconcile import Action, Note
@@ -241,7 +242,9 @@ class Sandboxes:
         record = await self._ledger.record(sandbox_id)
         action = record.sandbox.on_budget if record else DeadlineAction.KILL
         if not self._deadlines.sleeps(sandbox_id, action, SleepReason.BUDGET_SPENT):
-            await self._end(sandbox_id, EndReason.BUDGET_SPENT)
+            prices, now = self._metering.prices, self._clock.now()
+            still = functools.partial(budgets.is_spent, sandbox_id=sandbox_id, prices=prices, now=now)
+            await self._end(sandbox_id, EndReason.BUDGET_SPENT, still=still)
 
     async def end_all_of(self, owner: str) -> None:
         """End every sandbox of a tenant that is being removed."""
@@ -297,11 +300,13 @@ class Sandboxes:
         log.warning("sandbox_died", sandbox_id=died.sandbox_id, reason=died.reason, detail=died.detail)
         self._teardown.begin(Action(died.sandbox_id, first=Note(Trigger.DIED, died.reason, died.detail)))
 
-    async def _end(self, sandbox_id: str, reason: EndReason, by: Principal | None = None) -> Job | None:
-        """Put the end on record and begin it; None if it has ended already."""
+    async def _end(
+        self, sandbox_id: str, reason: EndReason, by: Principal | None = None, still: Still | None = None
+    ) -> Job | None:
+        """Put the end on record and begin it; None if it has ended already, or there is no reason any more."""
         note = Note(Trigger.KILL_ASKED, reason, f"by the key {by.key_id}" if by else "")
-        sandbox = await self._ledger.advance(sandbox_id, note, by=by)
-        if sandbox is None or sandbox.state in FINAL:
+        sandbox = await self._ledger.advance(sandbox_id, note, by=by, still=still)
+        if sandbox is None or sandbox.state is not State.ENDING:
             return None
         attempt = self._attempts.get(sandbox_id)
         if attempt is not None:

@@ -24,7 +24,7 @@ from atoll.control.reconcile import Note, settled
 from atoll.control.sandboxes import not_running
 from atoll.control.usage import Metering
 from atoll.model import limits
-from atoll.model.errors import AtollError, InvalidArgument, NotFound, Unavailable
+from atoll.model.errors import AtollError, InvalidArgument, LimitExceeded, NotFound, Unavailable
 from atoll.model.lifecycle import SLEEPING, SleepReason, State, Trigger
 from atoll.model.sandbox import DeadlineAction, Sandbox, check_timeout, hostname_of
 from atoll.model.snapshot import Snapshot
@@ -52,6 +52,8 @@ class States:
         self._node = node
         self._clock = clock
         self.exclusive = Exclusive()
+        self._dozing: set[tuple[str, SleepReason]] = set()
+        """Those that are being put to sleep, or will be again in a while, and why."""
         self._unsettled: set[str] = set()
         """Those whose record is behind, because the database could not be written to."""
         self._more_unsettled = anyio.Event()
@@ -199,24 +201,50 @@ class States:
 
     async def put_to_sleep(self, sandbox_id: str, action: DeadlineAction, why: SleepReason) -> None:
         """Stop a sandbox in a way that does not kill. If it fails the sandbox goes on, and it is tried again later."""
+        if (sandbox_id, why) in self._dozing:
+            return
+        self._dozing.add((sandbox_id, why))
+        try:
+            await self._put_to_sleep(sandbox_id, action, why)
+            return
+        except Exception as error:  # nobody waits for this, and whatever it is, the sandbox and the server go on
+            log.error("sandbox_stays_awake", sandbox_id=sandbox_id, error=repr(error))
+            # Until then it counts as being put to sleep. That is kept here: what failed may be the database.
+            later = self._clock.now() + timedelta(seconds=limits.SLEEP_RETRY_S)
+            await self._clock.wait_until(later, anyio.Event())
+        finally:
+            self._dozing.discard((sandbox_id, why))
+        self._deadlines.look_again()
+        self._metering.look_again()
+
+    async def _put_to_sleep(self, sandbox_id: str, action: DeadlineAction, why: SleepReason) -> None:
         async with self.exclusive.turn(sandbox_id):
             record = await self._ledger.record(sandbox_id)
-            if record is None:
+            if record is None or not await self._is_due(record.sandbox, why):
                 return
             sandbox = record.sandbox
-            try:
-                pauses = action in (DeadlineAction.PAUSE, DeadlineAction.PAUSE_DISK)
-                if pauses and sandbox.state in (State.RUNNING, State.STANDBY):
-                    await self._pause(sandbox, None, memory=action is DeadlineAction.PAUSE, why=why)
-                elif action is DeadlineAction.STANDBY and sandbox.state is State.RUNNING:
-                    await self._freeze(sandbox, None, why)
-            except Exception as error:  # nobody waits for this, and whatever it is, the sandbox goes on
-                log.error("sandbox_stays_awake", sandbox_id=sandbox_id, error=repr(error))
-                now = self._clock.now()
-                if sandbox.deadline_at <= now:  # else it was idle, and will be looked at again as such
-                    later = now + timedelta(seconds=limits.SLEEP_RETRY_S)
-                    await self._ledger.set_deadline(sandbox_id, later)
-                    self._deadlines.note(later)
+            pauses = action in (DeadlineAction.PAUSE, DeadlineAction.PAUSE_DISK)
+            if pauses and sandbox.state in (State.RUNNING, State.STANDBY):
+                await self._pause(sandbox, None, memory=action is DeadlineAction.PAUSE, why=why)
+            elif action is DeadlineAction.STANDBY and sandbox.state is State.RUNNING:
+                await self._freeze(sandbox, None, why)
+
+    async def _is_due(self, sandbox: Sandbox, why: SleepReason) -> bool:
+        """Whether a sandbox is to sleep still: its turn may have been long in coming."""
+        if sandbox.state not in (State.RUNNING, State.STANDBY):
+            return False
+        if why is SleepReason.DEADLINE:
+            await self._metering.jumps.settle()
+            record = await self._ledger.record(sandbox.id)
+            return record is not None and record.sandbox.deadline_at <= self._clock.now()
+        if why is SleepReason.IDLE:
+            bound_s = sandbox.idle_timeout_s
+            return bound_s is not None and await self._node.idle_s(sandbox.id, bound_s) >= bound_s
+        try:
+            await self._metering.check_budget(sandbox)
+        except LimitExceeded:
+            return True
+        return sandbox.state is State.STANDBY  # which is woken without a look at its budget
 
     async def _has_become(
         self,
@@ -241,9 +269,11 @@ class States:
     async def _came_to_nothing(self, sandbox: Sandbox, trigger: Trigger) -> None:
         """The same of what failed. Why it did is what its caller hears, whatever becomes of the record."""
         try:
-            await self._has_become(sandbox, trigger)
+            known = await self._has_become(sandbox, trigger)
         except AtollError as error:
             log.warning("state_written_later", sandbox_id=sandbox.id, error=repr(error))
+        else:
+            self._note_running(known)
 
     async def settle_step(self) -> None:
         """Write down what could not be; then wait for more of it. An error is a reason to try again."""

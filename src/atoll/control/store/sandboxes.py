@@ -116,6 +116,11 @@ def overdue(connection: Connection, now: datetime) -> list[str]:
     return [row.id for row in rows]
 
 
+def is_overdue(connection: Connection, sandbox_id: str, now: datetime) -> bool:
+    """The same of one: whether its deadline has come, and was not moved meanwhile."""
+    return connection.execute(_OVERDUE.where(sandboxes.c.id == sandbox_id), {"now_us": to_us(now)}).first() is not None
+
+
 def next_deadline(connection: Connection, after: datetime | None = None) -> datetime | None:
     """The earliest deadline of a running sandbox, or the earliest after a moment."""
     after_us = -1 if after is None else to_us(after)
