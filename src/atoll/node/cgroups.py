@@ -102,6 +102,10 @@ class Cgroups(Protocol):
         """Send SIGKILL to every process in a group."""
         ...
 
+    def give_way(self, name: str, yes: bool) -> None:
+        """While it gives way its processes get what nobody else wants; where the kernel cannot (5.15), as usual."""
+        ...
+
     def remove(self, name: str) -> None: ...
 
 
@@ -198,6 +202,9 @@ class CgroupsV2:
     def kill(self, name: str) -> None:
         _kill(self.pids(name))
 
+    def give_way(self, name: str, yes: bool) -> None:
+        _give_way(self._root / name, yes)
+
     def remove(self, name: str) -> None:
         _remove([self._root / name], lambda: self.thaw(name))
 
@@ -275,8 +282,16 @@ class CgroupsV1:
     def kill(self, name: str) -> None:
         _kill(_pids(self._of["pids"] / name))
 
+    def give_way(self, name: str, yes: bool) -> None:
+        _give_way(self._of["cpu"] / name, yes)
+
     def remove(self, name: str) -> None:
         _remove([tree.path / name for tree in self._trees], lambda: self.thaw(name))
+
+
+def _give_way(folder: Path, yes: bool) -> None:
+    with contextlib.suppress(OSError):  # of use, and no more
+        (folder / "cpu.idle").write_text("1" if yes else "0")
 
 
 class _Thaw(Protocol):
