@@ -70,6 +70,7 @@ class Inotify:
         if not os.access(
             folder, os.R_OK, follow_symlinks=False
         ):  # Linux asks for this right; the sandbox's kernel does not
+            os.lstat(folder)  # one that is gone is refused nothing
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
         if len(self.folders) >= limits.WATCH_FOLDERS_MAX:
             raise Refused("too_large", f"more than {limits.WATCH_FOLDERS_MAX} folders to watch")
@@ -150,14 +151,15 @@ class Watch:
         self._channel = channel
         self._outbox = Outbox(channel, root)
         self._recursive = recursive
+        self._unreadable: set[str] = set()  # folders that are left out until their rights change
         self._moved: dict[int, str] = {}  # folders on their way from one name to another, by cookie
         self._published: set[int] = set()  # cookies of complete files on their way to their names
 
     def run(self) -> None:
         self._inotify.add(self._root)
-        if self._recursive:
-            self._add_below(self._root, tell=False)
+        left_out = self._add_below(self._root, tell=False) if self._recursive else []
         self._outbox.add("watching", {"path": self._root, "folders": len(self._inotify.folders)})
+        self._tell_unreadable(left_out)
         poll = select.poll()
         poll.register(self._inotify.fd, select.POLLIN)
         while True:
@@ -172,17 +174,39 @@ class Watch:
                 elif ready & ~select.POLLOUT:
                     raise Disconnected("the client left")
 
-    def _add_below(self, folder: str, *, tell: bool) -> None:
-        """Folders that appeared may hold more by now: what is in them is told as created, at worst twice."""
+    def _add_folder(self, name: str) -> bool:
+        """Whether this user may watch it; one that is gone again is no matter."""
+        try:
+            self._inotify.add(name)
+        except PermissionError:
+            return False
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        return True
+
+    def _add_below(self, folder: str, *, tell: bool) -> list[str]:
+        """Folders that appeared may hold more by now: what is in them is told as created, at worst twice.
+
+        Which of them had to be left out.
+        """
+        left_out = []
         try:
             for name, found, _ in walk(folder, limits.TREE_DEPTH_MAX):
                 is_folder = modes.S_ISDIR(found.st_mode)
-                if is_folder:
-                    self._inotify.add(name)
+                if is_folder and not self._add_folder(name):
+                    left_out.append(name)
                 if tell:
                     self._send("created", name, is_folder)
-        except FileNotFoundError:
-            pass
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            pass  # the folder itself, which is told by who watches it
+        return left_out
+
+    def _tell_unreadable(self, names: list[str]) -> None:
+        """What happens in there will not be told, unless its rights change."""
+        for name in names:
+            self._send("unreadable", name, True)
+            _forget_many(self._unreadable)
+            self._unreadable.add(name)
 
     def _send(self, kind: str, name: str, is_folder: bool, **more: object) -> None:
         self._outbox.add(kind, {"path": name, "directory": is_folder, **more})
@@ -224,14 +248,13 @@ class Watch:
         elif change.mask & _IN_MOVED_TO and change.cookie in self._moved:
             self._inotify.rename(self._moved.pop(change.cookie), name)
         elif change.mask & (_IN_CREATE | _IN_MOVED_TO):
-            try:
-                self._inotify.add(name)
-                self._add_below(name, tell=True)
-            except FileNotFoundError:
-                pass  # gone again already
+            self._tell_unreadable(self._add_below(name, tell=True) if self._add_folder(name) else [name])
+        elif change.mask & _IN_ATTRIB and name in self._unreadable and self._add_folder(name):
+            self._unreadable.discard(name)
+            self._tell_unreadable(self._add_below(name, tell=True))
 
 
-def _forget_many(waiting: dict[int, str] | set[int]) -> None:
-    """First halves of moves whose second half did not come: moved out of sight, all of them."""
+def _forget_many(waiting: dict[int, str] | set[int] | set[str]) -> None:
+    """Of what is waited for and may never come, as the second half of a move out of sight."""
     if len(waiting) > limits.WATCH_MOVES_MAX:
         waiting.clear()

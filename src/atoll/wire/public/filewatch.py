@@ -16,8 +16,9 @@ class FileWatching(Answer, tag="watching", tag_field="type"):
 class FileChanged(Answer, tag="changed", tag_field="type"):
     """Something happened to `path`.
 
-    `change` is one of created, modified, written (its writer has closed it), attributes, removed, moved_from, moved_to.
-    The two halves of a move have the same `cookie`.
+    `change` is one of created, modified, written (its writer has closed it), attributes, removed, moved_from, moved_to,
+    unreadable (a directory below that the user may not watch: what happens in there is not told). The two halves of a
+    move have the same `cookie`.
     """
 
     change: str
