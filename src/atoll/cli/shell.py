@@ -9,10 +9,9 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import anyio
-import anyio.abc
 import click
 
 from atoll.cli.find import find
@@ -116,14 +115,25 @@ class _Session:
         )
 
     async def _talk(self, terminal: AsyncTerminal) -> None:
+        failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._type, terminal, tasks.cancel_scope)
-            tasks.start_soon(_follow_size, terminal)
-            async for data in terminal:
-                _show(data)
-            tasks.cancel_scope.cancel()
 
-    async def _type(self, terminal: AsyncTerminal, scope: anyio.CancelScope) -> None:
+            async def until_it_ends(work: Callable[[], Awaitable[None]]) -> None:
+                nonlocal failure
+                try:
+                    await work()
+                except Exception as error:  # carried out of the group as it is, not wrapped in a group of exceptions
+                    failure = failure or error
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(until_it_ends, lambda: self._type(terminal))
+            tasks.start_soon(until_it_ends, lambda: _follow_size(terminal))
+            await until_it_ends(lambda: _print(terminal))
+        if failure is not None:
+            raise failure
+
+    async def _type(self, terminal: AsyncTerminal) -> None:
+        """Keys, until the person leaves."""
         fd = sys.stdin.fileno()
         at_line_start, held = True, b""
         while True:
@@ -131,7 +141,6 @@ class _Session:
             keys = os.read(fd, _KEYS_BYTES_MAX)
             if not keys or (at_line_start and held + keys == _LEAVE):
                 self._left = True
-                scope.cancel()
                 return
             if at_line_start and not held and keys == _LEAVE[:1]:
                 held = keys  # the first half of leaving, or of something that is typed
@@ -147,6 +156,11 @@ async def _follow_size(terminal: AsyncTerminal) -> None:
         async for _ in changes:
             with contextlib.suppress(ConnectionFailed):
                 await terminal.resize(*shutil.get_terminal_size())
+
+
+async def _print(terminal: AsyncTerminal) -> None:
+    async for data in terminal:
+        _show(data)
 
 
 def _show(data: bytes) -> None:
