@@ -184,9 +184,9 @@ class Agent:
                 self._idle += 1
 
     def _serve(self, connection: socket.socket, *, full: bool) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         channel = Channel(connection)
         try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
                 if full:
                     raise Refused("busy", f"{limits.CONNECTIONS_MAX} operations at once are the most")
@@ -197,8 +197,8 @@ class Agent:
                 connection.settimeout(limits.FIRST_FRAME_S_MAX)
                 channel.send_error(error)
                 channel.discard_input()
-        except Disconnected:
-            pass
+        except (Disconnected, OSError):
+            pass  # OSError: the connection was given to another thread before that, which tells its end
         finally:
             channel.close()
 

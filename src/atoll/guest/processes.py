@@ -299,7 +299,8 @@ class Table:
             raise
         self._pipes.renew()
         if spec.nice:
-            os.setpriority(os.PRIO_PROCESS, process.pid, spec.nice)
+            with suppress(ProcessLookupError):  # it has ended already
+                os.setpriority(os.PRIO_PROCESS, process.pid, spec.nice)
         return process
 
     def _close(self, child_fds: list[int]) -> None:
