@@ -80,7 +80,7 @@ class Process:
             "id": self.id,
             "pid": self.pid,
             "tag": self.spec.tag,
-            "argv": self.spec.argv if sum(map(len, self.spec.argv)) <= 4096 else [self.spec.argv[0], "..."],
+            "argv": _shown(self.spec.argv),
             "cwd": self.spec.cwd,
             "user": self.spec.user.name,
             "pty": self.spec.size is not None,
@@ -221,6 +221,13 @@ class _Pipes:
 
 def exit_words(status: int) -> Params:
     """A wait status, as a shell would put it: 128 and the signal's number for a program that a signal ended."""
+def _shown(argv: list[str]) -> list[str]:
+    """What is told of it again and again: all of it if it is short, in length and in the number of its parts."""
+    if sum(len(part) + 1 for part in argv) <= limits.ARGV_SHOWN_CHARS_MAX:
+        return argv
+    return [argv[0][: limits.ARGV_SHOWN_CHARS_MAX], "..."]
+
+
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         return {"code": 128 + number, "signal": number}

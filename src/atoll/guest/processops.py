@@ -131,15 +131,17 @@ def _size(params: Params) -> tuple[int, int] | None:
 def list_all(agent: Agent, params: Params, channel: Channel) -> None:
     running_only = flag(params, "running")
     batch: list[Params] = []
-    count = 0
+    batch_chars = count = 0
     for process in agent.processes.all():
         if process.spec.hidden or (running_only and process.exit is not None):
             continue
-        batch.append(process.describe())
+        described = process.describe()
+        batch.append(described)
+        batch_chars += sum(len(part) + 1 for part in (*described["argv"], described["cwd"], described["tag"]))
         count += 1
-        if len(batch) >= 64:  # argv of up to 4 KiB each, escaped
+        if len(batch) >= 64 or batch_chars > 32 * limits.KIB:  # a character is at most 12 bytes of JSON
             channel.send_event("entries", {"entries": batch})
-            batch = []
+            batch, batch_chars = [], 0
     if batch:
         channel.send_event("entries", {"entries": batch})
     channel.send_end({"count": count})

@@ -132,6 +132,7 @@ TERM_GRACE_S = 2.0  # between TERM and KILL when a timeout ends a tree
 TREE_ROUNDS_MAX = 11  # looks at /proc while a tree that forks is being ended
 ARGV_ENTRIES_MAX = 16384
 ARGV_BYTES_MAX = 768 * KIB  # must fit one frame together with the environment
+ARGV_SHOWN_CHARS_MAX = 4096  # of an argv in a list of processes; of a longer one, the program
 TAG_CHARS_MAX = 256
 LIST_ENTRIES_MAX = 200_000  # of one listing or find; then it says that it was cut
 LIST_BATCH_ENTRIES = 400  # entries per frame: at most about 300 bytes each, or one of 4096
