@@ -63,6 +63,22 @@ def test_a_reader_that_never_reads_holds_nobody_up_for_long() -> None:
     assert ring.room_bytes(follower.progressed_at + limits.FOLLOWER_STALL_S_MAX) == limits.RING_BYTES_MAX
 
 
+def test_a_reader_that_trickles_holds_up_none_that_is_further() -> None:
+    ring = Ring(Budget())
+    quick, slow = Follower(0, lambda: None), Follower(0, lambda: None)
+    ring.follow(slow)
+    ring.follow(quick)
+    for _ in range(10):
+        ring.append(bytes(limits.RING_BYTES_MAX))
+        ring.advance(slow, ring.read(slow.position, 1)[0] + 1)
+        ring.advance(quick, ring.end)
+        assert ring.room_bytes(slow.progressed_at) == limits.RING_BYTES_MAX
+    ring.append(bytes(limits.RING_BYTES_MAX))
+    ring.unfollow(quick)  # alone, it is waited for again
+    ring.advance(slow, ring.start)
+    assert ring.room_bytes(slow.progressed_at) == 0
+
+
 @given(st.integers(1, 100_000))
 def test_all_rings_together_stay_within_the_budget(count: int) -> None:
     budget = Budget()

@@ -1,8 +1,8 @@
 """The output of one stream: a bounded window on all bytes ever written, readable again from any offset.
 
-Offsets count from the first byte of the stream and never go back. One writer appends; any number of readers read. A
-reader that is registered as a follower holds the writer up for a while when it is slow, and loses bytes when it is
-slow for too long.
+Offsets count from the first byte of the stream and never go back. One writer appends; any number of readers read.
+Readers that are registered as followers hold the writer up for a while when all of them are slow. One that is slower
+than another is waited for by nobody: it reads what is still here, at its own pace, and is told what it lost.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Budget:
 
 
 class Follower:
-    """A reader that the writer waits for. `wake` is called when there is something new."""
+    """A reader that the writer waits for, if no other one is further. `wake` is called when there is something new."""
 
     def __init__(self, position: int, wake: Callable[[], None]) -> None:
         self.position = position
@@ -83,15 +83,15 @@ class Ring:
                 return begin, bytes(view[low : low + count_max])
 
     def room_bytes(self, now_s: float) -> int:
-        """How much may be appended without taking bytes from a follower that is still reading."""
+        """How much may be appended without taking bytes from the foremost of the followers that are still reading."""
         with self._lock:
-            waiting = [
+            reading = [
                 follower.position
                 for follower in self._followers
                 if now_s - follower.progressed_at < limits.FOLLOWER_STALL_S_MAX
             ]
             share = self._budget.share_bytes()
-            return share if not waiting else share - (self.end - max(self._start, min(waiting)))
+            return share if not reading else share - (self.end - max(self._start, *reading))
 
     def follow(self, follower: Follower) -> None:
         with self._lock:
