@@ -7,6 +7,8 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from atoll.guest.channel import Channel
@@ -93,15 +95,26 @@ def owners(inodes: set[int]) -> dict[int, tuple[int, str]]:
     for name in os.listdir("/proc"):
         if not name.isdecimal() or len(found) == len(inodes):
             continue
-        try:
-            for fd in os.listdir(f"/proc/{name}/fd"):
-                inode = wanted.get(os.readlink(f"/proc/{name}/fd/{fd}"))
-                if inode is not None and inode not in found:
-                    with open(f"/proc/{name}/comm", encoding="utf-8", errors="surrogateescape") as file:
-                        found[inode] = int(name), file.read(64).strip()
-        except OSError:
-            continue
+        held = {wanted[target] for target in _descriptors(name) if target in wanted} - found.keys()
+        if held:
+            try:
+                with open(f"/proc/{name}/comm", encoding="utf-8", errors="surrogateescape") as file:
+                    holder = int(name), file.read(64).strip()
+            except OSError:
+                continue
+            found.update(dict.fromkeys(held, holder))
     return found
+
+
+def _descriptors(pid: str) -> Iterator[str]:
+    """What a process has open; one that it closes meanwhile is no reason to miss the others."""
+    try:
+        fds = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return
+    for fd in fds:
+        with suppress(OSError):
+            yield os.readlink(f"/proc/{pid}/fd/{fd}")
 
 
 def describe(entries: list[Listening]) -> list[Params]:
@@ -181,6 +194,7 @@ def rest_s(cost_s: float) -> float:
 
 def _pause(channel: Channel, duration_s: float) -> None:
     """Sleep, but notice at once when the client leaves."""
-    readable, _, _ = select.select([channel.socket], [], [], duration_s)
-    if readable and not channel.socket.recv(1, socket.MSG_PEEK):
+    poll = select.poll()  # not select, which knows the first 1024 descriptors only
+    poll.register(channel.socket, select.POLLIN)
+    if poll.poll(duration_s * 1000) and not channel.socket.recv(1, socket.MSG_PEEK):
         raise Disconnected("the client left")

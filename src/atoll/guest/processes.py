@@ -153,7 +153,9 @@ class Process:
                 if time.monotonic() > deadline_s:
                     raise Refused("timeout", f"the process does not read its input; {len(rest)} bytes were left")
                 if fd is not None:
-                    select.select([], [fd], [], 0.2)
+                    poll = select.poll()  # not select, which knows the first 1024 descriptors only
+                    poll.register(fd, select.POLLOUT)
+                    poll.poll(200)
 
     def close_stdin(self, *, by_caller: bool = False) -> None:
         with self.stdin_lock:
@@ -219,8 +221,6 @@ class _Pipes:
         return *out, *err
 
 
-def exit_words(status: int) -> Params:
-    """A wait status, as a shell would put it: 128 and the signal's number for a program that a signal ended."""
 def _shown(argv: list[str]) -> list[str]:
     """What is told of it again and again: all of it if it is short, in length and in the number of its parts."""
     if sum(len(part) + 1 for part in argv) <= limits.ARGV_SHOWN_CHARS_MAX:
@@ -228,6 +228,8 @@ def _shown(argv: list[str]) -> list[str]:
     return [argv[0][: limits.ARGV_SHOWN_CHARS_MAX], "..."]
 
 
+def exit_words(status: int) -> Params:
+    """A wait status, as a shell would put it: 128 and the signal's number for a program that a signal ended."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         return {"code": 128 + number, "signal": number}

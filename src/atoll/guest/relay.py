@@ -74,15 +74,27 @@ def join(left: socket.socket, right: socket.socket) -> None:
         side.setblocking(False)
     try:
         while not all(way.ended for way in ways):
-            reading = [way.source for way in ways if not way.held and not way.ended]
-            writing = [way.target for way in ways if way.held]
-            readable, writable, _ = select.select(reading, writing, [], limits.INGRESS_IDLE_S_MAX)
-            if not readable and not writable:
+            ready = _wait_ready(ways)
+            if not ready:
                 return
             for way in ways:
-                if way.held and way.target in writable:
+                if way.held and ready.get(way.target.fileno(), 0) & ~select.POLLIN:
                     way.write()
-                elif not way.held and not way.ended and way.source in readable:
+                elif not way.held and not way.ended and ready.get(way.source.fileno(), 0) & ~select.POLLOUT:
                     way.read()
     except OSError:
         return  # whoever broke it, there is nobody to tell
+
+
+def _wait_ready(ways: list[_Way]) -> dict[int, int]:
+    """What happened to which descriptor. By poll: select knows the first 1024 of them only."""
+    poll = select.poll()
+    wanted: dict[int, int] = {}
+    for way in ways:
+        if way.held:
+            wanted[way.target.fileno()] = wanted.get(way.target.fileno(), 0) | select.POLLOUT
+        elif not way.ended:
+            wanted[way.source.fileno()] = wanted.get(way.source.fileno(), 0) | select.POLLIN
+    for fd, events in wanted.items():
+        poll.register(fd, events)
+    return dict(poll.poll(limits.INGRESS_IDLE_S_MAX * 1000))

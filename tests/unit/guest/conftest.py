@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import resource
 import secrets
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,3 +75,18 @@ def link(guest: Guest) -> GuestLink:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def high() -> Iterator[Callable[[int], int]]:
+    """Gives a descriptor another number, above the 1023 that select knows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+
+    def moved(fd: int) -> int:
+        number = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 2000)
+        os.close(fd)
+        return number
+
+    yield moved
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+from collections.abc import Callable
 
 import anyio
 import pytest
 
 from atoll.guest import ports
+from atoll.guest.channel import Channel
+from atoll.guest.failure import Disconnected
 from atoll.model import errors, limits
 from atoll.node.guestlink import GuestLink
 from atoll.wire import guest as wire
@@ -88,3 +92,21 @@ async def test_a_port_is_waited_for_listed_and_watched(link: GuestLink) -> None:
             closed = await stream.receive()
             assert isinstance(closed, wire.Event)
             assert (closed.value["type"], closed.value["port"]) == ("closed", port)
+
+
+def test_a_pause_among_very_many_descriptors(high: Callable[[int], int]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, socket.socket(fileno=high(theirs.detach())) as theirs:
+        channel = Channel(theirs)
+        ports._pause(channel, 0.001)
+        ours.close()
+        with pytest.raises(Disconnected):
+            ports._pause(channel, 60)
+
+
+def test_a_descriptor_that_is_closed_meanwhile_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    really = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: ["99999", *really(path)] if path.endswith("/fd") else really(path))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        inode = os.fstat(server.fileno()).st_ino
+        assert ports.owners({inode})[inode][0] == os.getpid()

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from atoll.guest.processes import Process, Spec
+from atoll.guest.processops import list_all
+from atoll.guest.ring import Budget
+from atoll.guest.users import User
 from atoll.model import errors, limits
 from atoll.node.guestlink import GuestLink, GuestStream
 from atoll.wire import framing
@@ -241,3 +248,94 @@ async def test_the_list_holds_what_runs(link: GuestLink) -> None:
     entries, _ = await link.collect("process.list", {"running": True})
     assert started["id"] in {entry["id"] for entry in entries}
     await link.call("process.signal", {"id": started["id"], "signal": "KILL", "tree": True})
+
+
+async def test_a_short_program_with_a_lower_priority_does_no_harm(link: GuestLink) -> None:
+    """It has ended, as a rule, when its priority would be set."""
+    for _ in range(50):
+        _, _, end, _ = await run(link, argv=["true"], nice=5)
+        assert end["code"] == 0
+    out, _, _, _ = await run(link, cmd="sleep 0.05; nice", nice=5)
+    assert out == b"5\n"
+
+
+async def test_the_list_holds_processes_with_long_and_many_arguments(link: GuestLink) -> None:
+    script = "import time; time.sleep(60)"
+    many = [{"argv": ["python3", "-c", script, "\u4e2d" * 4000]} for _ in range(3)]
+    many += [{"argv": ["python3", "-c", script, *[""] * 4097]}, {"argv": ["python3", "-c", script, *["x"] * 2000]}]
+    ids = {(await link.call("process.start", {**params, "detach": True}))["id"] for params in many}
+    try:
+        entries, end = await link.collect("process.list", {"running": True})
+        found = {entry["id"]: entry["argv"] for entry in entries}
+        assert ids <= found.keys()
+        assert end["count"] == len(found)
+        assert sorted(len(found[ident]) for ident in ids) == [2, 4, 4, 4, 2003]
+    finally:
+        for ident in ids:
+            await link.call("process.signal", {"id": ident, "signal": "KILL"})
+
+
+def test_a_frame_of_the_list_is_bounded_by_what_is_in_it() -> None:
+    class Ear:
+        def __init__(self) -> None:
+            self.count = 0
+
+        def send_event(self, kind: str, value: dict[str, Any]) -> None:
+            assert len(wire.control({"event": {"type": kind, **value}})) < limits.FRAME_BYTES_MAX
+            self.count += len(value["entries"])
+
+        def send_end(self, value: dict[str, Any]) -> None:
+            assert value == {"count": self.count}
+
+    user = User("root", 0, 0, (0,), "/", "/bin/sh")
+    for argv in (
+        ["\u4e2d" * 4000],
+        ["\U00020000" * 4000],
+        [""] * 4096,
+        ["x", "\u4e2d" * 200_000],
+        ["\u4e2d" * 200_000],
+    ):
+        made = [Process("x", Spec(argv, {}, "/\u4e2d" * 1000, user, tag="\u4e2d" * 60), Budget()) for _ in range(100)]
+        agent = SimpleNamespace(processes=SimpleNamespace(all=lambda made=made: made))
+        list_all(agent, {}, Ear())  # type: ignore[arg-type]
+
+
+async def test_a_reader_that_is_slow_holds_up_none_that_is_quick(link: GuestLink) -> None:
+    """The slow one reads nothing at all, and the quick one gets many times what anything in between could hold."""
+    size, count = 64 * limits.MIB, 0
+    params = {"cmd": f"read go; head -c {size} /dev/zero", "stdin": True, "detach": True}
+    started = await link.call("process.start", params)
+    async with (
+        link.stream("process.attach", {"id": started["id"]}, idle_s=60) as slow,
+        link.stream("process.attach", {"id": started["id"]}) as quick,
+    ):
+        await slow.receive()
+        began = time.monotonic()
+        await quick.send(b"\n")
+        async for message in quick:
+            if isinstance(message, wire.Data):
+                count += len(message.payload)
+            elif isinstance(message, wire.End):
+                break
+        assert count == size
+        assert time.monotonic() - began < limits.FOLLOWER_STALL_S_MAX
+
+
+def test_input_is_written_among_very_many_descriptors(high: Callable[[int], int]) -> None:
+    process = Process("x", Spec(["x"], {}, "/", User("root", 0, 0, (0,), "/", "/bin/sh")), Budget())
+    read_fd, write_fd = os.pipe()
+    process.stdin_fd = high(write_fd)
+    os.set_blocking(process.stdin_fd, False)
+    got = bytearray()
+
+    def read() -> None:
+        while data := os.read(read_fd, 65536):
+            got.extend(data)
+
+    reader = threading.Timer(0.05, read)
+    reader.start()
+    process.write_stdin_all(bytes(300_000), time.monotonic() + 20)
+    process.close_stdin()
+    reader.join()
+    os.close(read_fd)
+    assert len(got) == 300_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections.abc import Callable
 
 from atoll.guest.relay import join
 
@@ -70,3 +71,16 @@ def test_a_side_that_breaks_ends_it() -> None:
     server.close()
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_among_very_many_descriptors(high: Callable[[int], int]) -> None:
+    caller, left = socket.socketpair()
+    right, server = socket.socketpair()
+    with socket.socket(fileno=high(left.detach())) as left, socket.socket(fileno=high(right.detach())) as right:
+        caller.sendall(b"question")
+        server.sendall(b"answer")
+        caller.shutdown(socket.SHUT_WR)
+        server.shutdown(socket.SHUT_WR)
+        join(left, right)
+    with caller, server:
+        assert (read_all(caller), read_all(server)) == (b"answer", b"question")
