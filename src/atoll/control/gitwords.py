@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
@@ -18,6 +19,10 @@ _HELPER = (
     '!f() { test "$1" = get || exit 0; '
     'printf "username=%s\\npassword=%s\\n" "$GIT_CREDENTIAL_USERNAME" "$GIT_CREDENTIAL_PASSWORD"; }; f'
 )
+
+
+# Who one is, in the address of a server that is asked over the web; also behind the name of a transport (http::http://).
+_WEB_USER = re.compile(r"(?:https?|ftps?):[/\\]*[^/?#]*@", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +68,20 @@ def named(value: str, what: str) -> str:
     return value
 
 
-def checked_url(url: str) -> str:
-    """The address of a remote. One with a password in it would be kept in the repository's own file."""
-    named(url, "repository address")
+def checked_url(url: str, what: str = "repository address") -> str:
+    """The address of a remote, or its name. One with a secret in it would be kept in the repository's own file.
+
+    A token may stand where the user name stands; so over HTTP an address says neither.
+    """
+    named(url, what)
     try:
         parts = urlsplit(url)
-        secret = parts.password is not None
+        secret = parts.password is not None or _WEB_USER.search(url) is not None
     except ValueError:
-        raise InvalidArgument(f"{url[:80]!r} is not a repository address", code="invalid_git_name") from None
+        raise InvalidArgument(f"{url[:80]!r} is not a {what}", code="invalid_git_name") from None
     if secret:
         raise InvalidArgument(
-            "the address holds a password, which git would keep on disk",
+            "the address holds a user name or a password, which git would keep on disk",
             code="password_in_url",
             hint="Give username and password apart.",
         )

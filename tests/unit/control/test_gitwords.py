@@ -40,6 +40,31 @@ def test_garbage_is_never_an_error(text: str) -> None:
     gitwords.parse_branches(text)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://ghp_x@github.com/a/b",
+        "HTTP://x@example.org/a",
+        "https://:@example.org/a",
+        "http::https://ghp_x@example.org/a",
+        "https://ghp_x@",
+    ],
+)
+def test_a_secret_in_an_address_is_refused_wherever_it_stands(url: str) -> None:
+    """A token may be the name of its user; git would keep it in its file, also as the remote of a branch."""
+    for what in ("repository address", "remote"):
+        with pytest.raises(InvalidArgument) as caught:
+            gitwords.checked_url(url, what)
+        assert caught.value.code == "password_in_url"
+
+
+@pytest.mark.parametrize(
+    "url", ["origin", "git@github.com:a/b", "ssh://git@example.org/a", "https://example.org/a@b", "/srv/a@b", "a:b/c@d"]
+)
+def test_addresses_without_a_secret(url: str) -> None:
+    assert gitwords.checked_url(url) == url
+
+
 @pytest.mark.parametrize("url", ["", "-x", "--upload-pack=x", "https://a:b@example.org/x", "ext::sh -c id", "a\nb"])
 def test_addresses_that_would_do_harm(url: str) -> None:
     with pytest.raises(InvalidArgument):

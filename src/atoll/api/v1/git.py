@@ -159,7 +159,7 @@ async def _sync(call: Call[GitSync, Nothing], arguments: list[str]) -> GitDone:
     which = [gitwords.named(body.branch, "branch")] if body.branch else []
     env = gitwords.environment(body.username, body.password)
     ran = await git.run(
-        [*arguments, "--", gitwords.named(body.remote, "remote"), *which], env=env, timeout_s=body.timeout_s
+        [*arguments, "--", gitwords.checked_url(body.remote, "remote"), *which], env=env, timeout_s=body.timeout_s
     )
     return await _done(git, body.path, ran.stdout + ran.stderr)
 
