@@ -204,6 +204,8 @@ class MemoryGuard(threading.Thread):
     def _end(self, victim: tree.Entry, entries: list[tree.Entry]) -> None:
         live = {process.pid: process for process in self._processes.all() if process.status is None}
         owner = tree.owner_of(entries, victim.pid, live)
+        if owner is None:
+            owner = tree.marked_as(victim.pid, {process.mark: pid for pid, process in live.items()})
         if owner is not None:
             live[owner].oom = True  # before the signal, so that its exit cannot be reported without it
         if tree.send(victim.pid, signal.SIGKILL):

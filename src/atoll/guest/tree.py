@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from atoll.model import limits
@@ -117,6 +117,12 @@ def owner_of(entries: Iterable[Entry], pid: int, roots: Collection[int]) -> int 
             return entry.session
         pid = entry.parent
     return None
+
+
+def marked_as(pid: int, marks: Mapping[str, int]) -> int | None:
+    """Whose mark a process has in the variables that it was started with, also if it left session and parents."""
+    variables = {os.fsdecode(variable) for variable in _environment(pid)}
+    return next((owner for mark, owner in marks.items() if mark in variables), None)
 
 
 def send(pid: int, number: int) -> bool:

@@ -53,6 +53,20 @@ def test_the_end_is_marked_before_it_comes() -> None:
         assert (process.oom, guard.kills) == (True, 1)
 
 
+def test_a_victim_that_left_its_family_is_told_of_by_its_mark() -> None:
+    """Its session is its own and its parent is gone: what is left is the variable that it was started with."""
+    table = Table(Pump())
+    process = Process("0a1b", Spec(["sh"], {}, "/", ROOT), Budget())
+    table._started(process, 2**30, None, None)  # a pid that is not the victim's
+    env = {"PATH": os.environ["PATH"], "ATOLL_PROCESS": "0a1b"}
+    with subprocess.Popen(["sleep", "60"], start_new_session=True, env=env) as child:
+        sizes = {"MemTotal": limits.GIB, "MemAvailable": limits.MIB}
+        guard = memory.MemoryGuard(set, table, lambda: sizes, lambda: [entry(child.pid, 2**30)])
+        guard.check()
+        assert child.wait() == -signal.SIGKILL
+    assert process.oom
+
+
 def test_nothing_happens_while_there_is_enough() -> None:
     sizes = {"MemTotal": limits.GIB, "MemAvailable": 4 * limits.GIB}
     guard = memory.MemoryGuard(set, Table(Pump()), lambda: sizes, lambda: [entry(2, 1)])
