@@ -125,7 +125,7 @@ class TreeTarget:
         self._reader = TarReader()
         self._left_bytes = size_bytes_max
         self._meter = meter
-        self._file: tuple[int, Entry] | None = None
+        self._file: _Arriving | None = None
         self._modes: list[tuple[list[str], int]] = []
         self.entries = 0
         self.skipped: list[str] = []
@@ -154,31 +154,39 @@ class TreeTarget:
             return
         if not parts:
             raise UnsafeName("an entry has no name")
-        folder = self._folder(parts[:-1])
+        arriving = _Arriving(entry, self._folder(parts[:-1]), parts[-1])
         try:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(parts[-1], dir_fd=folder)
             if entry.type == "file":
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                self._file = os.open(parts[-1], flags, 0o600, dir_fd=folder), entry
-            elif entry.type == "hardlink":
-                self._link(entry_parts(entry.target), parts[-1], folder)
+                arriving.open()
+                self._file = arriving
+                return
+            if entry.type == "hardlink":
+                self._link(entry_parts(entry.target), arriving)
             elif link_stays_inside(parts, entry.target):
-                os.symlink(entry.target, parts[-1], dir_fd=folder)
+                os.symlink(entry.target, arriving.temporary, dir_fd=arriving.folder)
             else:
                 self.skipped.append(entry.name)
                 self.entries -= 1
+                return
+            arriving.publish()
         finally:
-            os.close(folder)
+            if self._file is not arriving:
+                arriving.close()
 
-    def _link(self, source: list[str], name: str, folder: int) -> None:
+    def _link(self, source: list[str], arriving: _Arriving) -> None:
         if not source:
             raise UnsafeName("a link to nothing")
         source_folder = self._folder(source[:-1])
         try:
             if not stat.S_ISREG(os.stat(source[-1], dir_fd=source_folder, follow_symlinks=False).st_mode):
                 raise UnsafeName("a hard link to something that is not a file")
-            os.link(source[-1], name, src_dir_fd=source_folder, dst_dir_fd=folder, follow_symlinks=False)
+            os.link(
+                source[-1],
+                arriving.temporary,
+                src_dir_fd=source_folder,
+                dst_dir_fd=arriving.folder,
+                follow_symlinks=False,
+            )
         finally:
             os.close(source_folder)
 
@@ -198,7 +206,7 @@ class TreeTarget:
 
     def _content(self, data: bytes) -> None:
         assert self._file is not None
-        fd, entry = self._file
+        fd, entry = self._file.fd, self._file.entry
         if data:
             if self._left_bytes is not None:
                 self._left_bytes -= len(data)
@@ -212,8 +220,11 @@ class TreeTarget:
         os.fchmod(fd, entry.mode & 0o777)  # no set-uid bits from outside
         if 0 <= entry.mtime_s < 2**33:
             os.utime(fd, (entry.mtime_s, entry.mtime_s))
-        self._file = None
-        os.close(fd)
+        arrived, self._file = self._file, None
+        try:
+            arrived.publish()
+        finally:
+            arrived.close()
 
     def copied(self) -> TreeCopied:
         """The archive is complete: its folders get their rights, the deepest first, so that none locks us out."""
@@ -232,5 +243,37 @@ class TreeTarget:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file is not None:
-            os.close(self._file[0])
+            self._file.close()
         os.close(self._root_fd)
+
+
+class _Arriving:
+    """An entry on its way to its name, in a folder that is this one's to close.
+
+    It takes the place of what is there when it is complete: nobody sees half of it, and a full disk leaves the old one.
+    """
+
+    def __init__(self, entry: Entry, folder: int, name: str) -> None:
+        self.entry = entry
+        self.folder = folder
+        self.temporary = f".atoll-{os.urandom(8).hex()}"
+        self.fd = -1
+        self._name = name
+
+    def open(self) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self.fd = os.open(self.temporary, flags, 0o600, dir_fd=self.folder)
+
+    def publish(self) -> None:
+        try:
+            os.rename(self.temporary, self._name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._name) from None
+
+    def close(self) -> None:
+        """What has not taken its place is gone; so is a link to the file that stands there already."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.temporary, dir_fd=self.folder)
+        if self.fd >= 0:
+            os.close(self.fd)
+        os.close(self.folder)

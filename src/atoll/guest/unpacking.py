@@ -110,16 +110,16 @@ class Target:
     def put_file(self, parts: list[str], mode: int, mtime_s: float, content: IO[bytes]) -> None:
         folder = self.folder(parts[:-1])
         try:
-            _clear(parts[-1], folder)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            fd = os.open(parts[-1], flags, 0o600, dir_fd=folder)
-            try:
-                self._copy(content, fd)
-                os.fchmod(fd, mode & 0o777)  # no set-uid bits from outside
-                if 0 <= mtime_s < 2**33:
-                    os.utime(fd, (mtime_s, mtime_s))
-            finally:
-                os.close(fd)
+            with _complete(parts[-1], folder) as temporary:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                fd = os.open(temporary, flags, 0o600, dir_fd=folder)
+                try:
+                    self._copy(content, fd)
+                    os.fchmod(fd, mode & 0o777)  # no set-uid bits from outside
+                    if 0 <= mtime_s < 2**33:
+                        os.utime(fd, (mtime_s, mtime_s))
+                finally:
+                    os.close(fd)
         finally:
             os.close(folder)
 
@@ -137,8 +137,8 @@ class Target:
         check_link(parts, target)
         folder = self.folder(parts[:-1])
         try:
-            _clear(parts[-1], folder)
-            os.symlink(target, parts[-1], dir_fd=folder)
+            with _complete(parts[-1], folder) as temporary:
+                os.symlink(target, temporary, dir_fd=folder)
         finally:
             os.close(folder)
 
@@ -148,17 +148,30 @@ class Target:
             if not modes.S_ISREG(os.stat(to[-1], dir_fd=source, follow_symlinks=False).st_mode):
                 raise Refused("unsafe_archive", "a hard link to something that is not a file")
             if parts != to:
-                _clear(parts[-1], folder)
-                os.link(to[-1], parts[-1], src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
+                with _complete(parts[-1], folder) as temporary:
+                    os.link(to[-1], temporary, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
+                with contextlib.suppress(FileNotFoundError):  # a link in place of one to the same file: nothing moves
+                    os.unlink(temporary, dir_fd=folder)
         finally:
             os.close(source)
             os.close(folder)
 
 
-def _clear(name: str, folder: int) -> None:
-    """Make way for an entry; a folder does not give way to a file."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder)
+@contextlib.contextmanager
+def _complete(name: str, folder: int) -> Iterator[str]:
+    """Where to make an entry: it takes its place when it is complete, so that a reader never sees half of one and a
+    full disk leaves the old one. A folder does not give way to a file.
+    """
+    temporary = f".atoll-{os.urandom(8).hex()}"
+    try:
+        yield temporary
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(error.errno, error.strerror, name) from None
+        raise
 
 
 def unpack(user: User, params: Params, channel: Channel) -> None:

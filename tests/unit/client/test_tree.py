@@ -90,6 +90,24 @@ def test_bounds_and_archives_that_break_off(tmp_path: Path) -> None:
         unpack(archive[:1024], tmp_path / "in")
 
 
+def test_a_file_takes_its_place_when_it_is_whole(tmp_path: Path) -> None:
+    """Until then, and if it never is, the old one stays; so with links."""
+    archive = archive_of(("a", tarfile.REGTYPE, ""), ("h", tarfile.LNKTYPE, "a"), ("l", tarfile.SYMTYPE, "a"))
+    for name in ("a", "h", "l"):
+        (tmp_path / name).write_text("old")
+    with TreeTarget(tmp_path, None, Meter(None, None)) as target:
+        target.write(archive[:514])
+        assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.name[0] != "."}["a"] == "old"
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "old", "h": "old", "l": "old"}
+    for _ in range(2):
+        assert unpack(archive, tmp_path) == ()
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "abc", "h": "abc", "l": "abc"}
+    (tmp_path / "d").mkdir()
+    with pytest.raises(InvalidArgument):
+        unpack(archive_of(("d", tarfile.REGTYPE, "")), tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["a", "d", "h", "l"]
+
+
 @pytest.mark.parametrize("name", ["missing", "file"])
 def test_what_is_no_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()

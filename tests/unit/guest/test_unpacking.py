@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import tempfile
 from contextlib import suppress
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from atoll.guest.failure import Refused
 from atoll.guest.unpacking import Target, check_link, entry_parts
+from atoll.model import limits
 
 parts = st.lists(st.sampled_from(["a", "b", "c", "..", ".", ""]), min_size=1, max_size=5).map("/".join)
 
@@ -45,3 +48,40 @@ def test_no_set_of_links_leads_out(links: list[tuple[str, str]]) -> None:
             for entry in (*folders, *files):
                 with suppress(OSError, RuntimeError):  # a link to itself leads nowhere
                     assert Path(found, entry).resolve(strict=True).is_relative_to(root)
+
+
+class _Failing(io.BytesIO):
+    """Bytes, and then a full disk, which comes from the other side but is as bad."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        if not data:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return data
+
+
+def test_a_file_takes_its_place_when_it_is_whole(tmp_path: Path) -> None:
+    """Until then, and if it never is, the old one stays."""
+    (tmp_path / "d").mkdir()
+    old = tmp_path / "d/file"
+    old.write_text("old")
+    target = Target(str(tmp_path), limits.MIB)
+    with pytest.raises(OSError, match="No space") as caught:
+        target.put_file(["d", "file"], 0o644, 0, _Failing(b"half of it"))
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "file")
+    assert old.read_text() == "old"
+    assert os.listdir(tmp_path / "d") == ["file"]
+    with open(old) as reader:
+        target.put_file(["d", "file"], 0o604, 0, io.BytesIO(b"new"))
+        assert reader.read() == "old"
+    assert (old.read_text(), old.stat().st_mode & 0o777) == ("new", 0o604)
+    target.put_hard_link(["d", "other"], ["d", "file"])
+    target.put_hard_link(["d", "other"], ["d", "file"])
+    target.put_link(["d", "link"], "file")
+    target.put_link(["d", "link"], "other")
+    assert sorted(os.listdir(tmp_path / "d")) == ["file", "link", "other"]
+    assert (old.stat().st_nlink, os.readlink(tmp_path / "d/link")) == (2, "other")
+    with pytest.raises(IsADirectoryError):
+        target.put_file(["d"], 0o644, 0, io.BytesIO(b"x"))
+    assert os.listdir(tmp_path) == ["d"]
+    os.close(target.root_fd)
