@@ -164,7 +164,22 @@ def touch(user: User, params: Params, channel: Channel) -> None:
     name = path(params, user.home)
     os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644))
     now_ns = time.time_ns()
-    os.utime(name, ns=(integer(params, "atime_ns", now_ns), integer(params, "mtime_ns", now_ns)))
+    times_ns = integer(params, "atime_ns", now_ns), integer(params, "mtime_ns", now_ns)
+
+    def set_times(file: str | int) -> None:
+        if params.get("atime_ns") is None and params.get("mtime_ns") is None:
+            os.utime(file)  # to now: who may write a file may do that, whoever's it is
+        else:
+            os.utime(file, ns=times_ns)
+
+    try:
+        set_times(name)
+    except FileNotFoundError:
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+        try:
+            set_times(fd)
+        finally:
+            os.close(fd)
     channel.send_ok(described(name, os.stat(name)))
 
 
