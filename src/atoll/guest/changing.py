@@ -9,6 +9,7 @@ import os
 import shutil
 import stat as modes
 import time
+from contextlib import suppress
 
 from atoll.guest import giving, users
 from atoll.guest.channel import Channel
@@ -17,6 +18,8 @@ from atoll.guest.listing import Describer
 from atoll.guest.params import Params, flag, integer, optional_integer, path, text
 from atoll.guest.users import User
 from atoll.model import limits
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def described(name: str, found: os.stat_result) -> Params:
@@ -35,7 +38,7 @@ def move(user: User, params: Params, channel: Channel) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise OSError(error.errno, error.strerror, _blamed(source, target)) from None
-        shutil.move(source, target)  # to another mount
+        _move_across(source, target)
         giving.give_all(target, user)
     channel.send_ok(described(target, os.lstat(target)))
 
@@ -53,32 +56,111 @@ def copy(user: User, params: Params, channel: Channel) -> None:
     if flag(params, "parents"):
         os.makedirs(os.path.dirname(target.rstrip("/")), exist_ok=True)
     if not modes.S_ISDIR(found.st_mode):
-        if not modes.S_ISREG(found.st_mode):
-            raise Refused("invalid_argument", f"{source}: not a regular file")
         _copy_file(source, target)
     else:
-        if os.path.realpath(target).startswith(os.path.realpath(source) + "/"):
-            raise Refused("invalid_argument", "a folder cannot be copied into itself")
-        try:
-            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-        except shutil.Error as error:
-            raise Refused("permission_denied", f"not all could be copied: {error.args[0][0][2]}") from None
+        _copy_tree(source, target)
     channel.send_ok(described(target, os.lstat(target)))
+
+
+def _move_across(source: str, target: str) -> None:
+    """To another mount: a copy beside the target, which takes its place when it is complete, as a rename would."""
+    found = os.lstat(source)
+    if not os.access(os.path.dirname(source.rstrip("/")), os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), source)  # it could not be removed afterwards
+    temporary = _temporary_for(target)
+    try:
+        if modes.S_ISLNK(found.st_mode):
+            os.symlink(os.readlink(source), temporary)
+        elif modes.S_ISDIR(found.st_mode):
+            _copy_tree(source, temporary)
+        else:
+            _copy_file(source, temporary)
+        os.rename(temporary, target)
+    except BaseException as error:
+        _discard(temporary)
+        if isinstance(error, OSError) and error.filename == temporary:
+            raise OSError(error.errno, error.strerror, target) from None
+        raise
+    if modes.S_ISDIR(found.st_mode):
+        shutil.rmtree(source)
+    else:
+        os.unlink(source)
+
+
+def _temporary_for(target: str) -> str:
+    return os.path.join(os.path.dirname(target.rstrip("/")), f".atoll-{os.urandom(8).hex()}")
+
+
+def _discard(name: str) -> None:
+    if os.path.isdir(name) and not os.path.islink(name):
+        shutil.rmtree(name, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            os.unlink(name)
+
+
+def _copy_tree(source: str, target: str) -> None:
+    """All that can be copied is; then the first thing that could not be is told."""
+    if os.path.realpath(target).startswith(os.path.realpath(source) + "/"):
+        raise Refused("invalid_argument", "a folder cannot be copied into itself")
+    failed: list[OSError] = []
+    _copy_folder(source, target, failed)
+    if failed:
+        raise next((error for error in failed if error.errno in _FULL), failed[0])
+
+
+def _copy_folder(source: str, target: str, failed: list[OSError]) -> None:
+    try:
+        os.makedirs(target, exist_ok=True)
+        with os.scandir(source) as found:
+            entries = list(found)
+    except OSError as error:
+        failed.append(error)
+        return
+    for entry in entries:
+        to = os.path.join(target, entry.name)
+        try:
+            if entry.is_symlink():
+                _copy_link(entry.path, to)
+            elif entry.is_dir(follow_symlinks=False):
+                _copy_folder(entry.path, to, failed)
+            else:
+                _copy_file(entry.path, to)
+        except OSError as error:
+            failed.append(error)
+        if failed and failed[-1].errno in _FULL:
+            return  # nothing more would fit
+        del failed[1:]
+    try:
+        shutil.copystat(source, target)
+    except OSError as error:
+        failed.append(error)
+
+
+def _copy_link(source: str, target: str) -> None:
+    temporary = _temporary_for(target)
+    try:
+        os.symlink(os.readlink(source), temporary)
+        os.replace(temporary, target)
+    except OSError as error:
+        _discard(temporary)
+        raise OSError(error.errno, error.strerror, target) from None
 
 
 def _copy_file(source: str, target: str) -> None:
     """Beside the target first, so that a full disk leaves the old one intact."""
     if os.path.isdir(target):
-        raise Refused("is_directory", f"{target}: is a directory")
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
+    if not modes.S_ISREG(os.stat(source).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", source)
     target = os.path.realpath(target)
-    temporary = os.path.join(os.path.dirname(target), f".atoll-{os.urandom(8).hex()}")
+    temporary = _temporary_for(target)
     try:
         shutil.copy2(source, temporary)
         os.replace(temporary, target)
     except BaseException as error:
-        if os.path.lexists(temporary):
-            os.unlink(temporary)
-        if isinstance(error, OSError) and error.filename == temporary:
+        _discard(temporary)
+        if isinstance(error, OSError) and temporary in (error.filename, error.filename2):
             raise OSError(error.errno, error.strerror, target) from None
         raise
 
@@ -162,7 +244,6 @@ def symlink(user: User, params: Params, channel: Channel) -> None:
 
 def touch(user: User, params: Params, channel: Channel) -> None:
     name = path(params, user.home)
-    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644))
     now_ns = time.time_ns()
     times_ns = integer(params, "atime_ns", now_ns), integer(params, "mtime_ns", now_ns)
 
