@@ -190,6 +190,18 @@ def test_rights_and_unknown_users(sandbox: Sandbox) -> None:
     assert caught.value.code == "unknown_user"
 
 
+def test_a_full_disk_leaves_a_file_that_can_only_be_written_in_place(sandbox: Sandbox) -> None:
+    """In a folder that its user may not write, and of an owner that its user cannot give away."""
+    line = "mkdir /srv/fixed; cd /srv/fixed; touch own /var/tmp/theirs; chown user own; chmod 666 /var/tmp/theirs"
+    sandbox.commands.run(line, user="root", check=True)
+    for path in ("/srv/fixed/own", "/var/tmp/theirs"):
+        sandbox.files.write(path, "old")
+        with pytest.raises(AtollError) as caught:
+            sandbox.files.write(path, bytes(60 * limits.MIB))
+        assert caught.value.code in ("quota", "disk_full")
+        assert sandbox.files.read(path) == "old"
+
+
 def test_a_full_disk_leaves_the_old_file(sandbox: Sandbox, home: tuple[str, str]) -> None:
     user, folder = home
     sandbox.files.write(f"{folder}/kept", "old", user=user)

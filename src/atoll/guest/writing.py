@@ -19,6 +19,7 @@ from atoll.model import limits
 from atoll.wire import framing
 
 _MODE_NEW = 0o644
+_SPOOL_FOLDERS = ("/tmp", "/dev/shm")
 
 
 def write(user: User, params: Params, channel: Channel) -> None:
@@ -146,14 +147,10 @@ def _append(name: str, data: Iterable[bytes | memoryview], mode: int | None) -> 
 
     Cutting it off again would not do: on a full disk even that fails (seen: btrfs over its quota truncates nothing).
     """
-    try:
-        spool = _unnamed(os.path.dirname(name))
-    except PermissionError:
-        _add(name, data, mode)  # the file may be written, its folder may not: there is no other way
-        return
+    spool, place = _spool(os.path.dirname(name))
     try:
         size = _write_all(spool, data)
-        _check_room(os.path.dirname(name), size)
+        _check_room(name, place, size)
         _add(name, _content(spool, size), mode)
     finally:
         os.close(spool)
@@ -183,14 +180,39 @@ def _unnamed(folder: str) -> int:
     return fd
 
 
-def _check_room(folder: str, size: int) -> None:
-    """Room for so many bytes more, or the error that says that there is none."""
-    if size:
-        fd = _unnamed(folder)
+def _spool(folder: str) -> tuple[int, str]:
+    """A file without a name, and the folder that it is in: this one, or another if its user may not write there."""
+    for place in (folder, *_SPOOL_FOLDERS):
+        try:
+            return _unnamed(place), place
+        except (PermissionError, FileNotFoundError):
+            if not os.path.isdir(folder):
+                raise
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
+
+
+def _check_room(name: str, place: str, size: int) -> None:
+    """Room for so many bytes more where a file is, or the error that says that there is none.
+
+    `place` is a folder that can be written to. If it is on another disk, the file itself is made longer for a moment:
+    what a disk says that it has left knows nothing of quotas.
+    """
+    if not size:
+        return
+    if os.stat(place).st_dev == os.stat(os.path.dirname(name)).st_dev:
+        fd = _unnamed(place)
         try:
             os.posix_fallocate(fd, 0, size)
         finally:
             os.close(fd)
+        return
+    fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        end = os.fstat(fd).st_size
+        os.posix_fallocate(fd, end, size)
+        os.ftruncate(fd, end)
+    finally:
+        os.close(fd)
 
 
 def _content(fd: int, size: int) -> Iterator[bytes]:
@@ -221,6 +243,19 @@ def _in_place(name: str, data: Iterable[bytes | memoryview], mode: int | None, *
         os.close(fd)
 
 
+def _overwrite(name: str, data: Iterable[bytes | memoryview], mode: int | None, size: int | None) -> None:
+    """Where no new file can take the place of the old one: in place, once all of it is here and there is room."""
+    spool, place = _spool(os.path.dirname(name))
+    try:
+        total = _write_all(spool, data)
+        if size is not None and total != size:
+            raise Refused("invalid_argument", f"{total} bytes came, {size} were announced")
+        _check_room(name, place, total)
+        _in_place(name, _content(spool, total), mode)
+    finally:
+        os.close(spool)
+
+
 def _replace(
     name: str, old: os.stat_result | None, data: Iterable[bytes | memoryview], mode: int | None, size: int | None
 ) -> None:
@@ -234,7 +269,7 @@ def _replace(
     except PermissionError:
         if old is None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name) from None
-        _in_place(name, data, mode)  # the file may be written, its folder may not: there is no other way
+        _overwrite(name, data, mode, size)  # the file may be written, its folder may not: there is no other way
         return
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from None
@@ -242,7 +277,7 @@ def _replace(
         try:
             if old is not None and not _take_owner(fd, old):
                 os.unlink(temporary)
-                _in_place(name, data, mode)
+                _overwrite(name, data, mode, size)
                 return
             total = _write_all(fd, data)
             if size is not None and total != size:
