@@ -26,7 +26,8 @@ from atoll.model.files import UnsafeName, entry_parts, link_stays_inside
 class TreeCopied:
     """What became of a folder: entries and bytes that were copied, and what was left out.
 
-    Left out are sockets, pipes and devices, and links that lead out of the folder.
+    Left out are sockets, pipes and devices, and links that lead out of the folder. Also named is what could not be read
+    in the sandbox, and what became shorter meanwhile and has zeros at its end.
     """
 
     entries: int
@@ -145,6 +146,8 @@ class TreeTarget:
 
     def _begin(self, entry: Entry) -> None:
         parts = entry_parts(entry.name)
+        if not parts and entry.type == "directory":
+            return  # the folder itself
         self.entries += 1
         if self.entries > limits.ARCHIVE_ENTRIES_MAX:
             raise TooLarge(f"the folder has more than {limits.ARCHIVE_ENTRIES_MAX} entries")
@@ -230,11 +233,10 @@ class TreeTarget:
         """The archive is complete: its folders get their rights, the deepest first, so that none locks us out."""
         self._reader.check_complete()
         for parts, mode in reversed(self._modes):
-            if parts:
-                fd = self._folder(parts)
-                os.fchmod(fd, mode & 0o777 | 0o700)
-                os.close(fd)
-        return TreeCopied(self.entries, self._meter.done_bytes, tuple(self.skipped))
+            fd = self._folder(parts)
+            os.fchmod(fd, mode & 0o777 | 0o700)
+            os.close(fd)
+        return TreeCopied(self.entries, self._meter.done_bytes, (*self.skipped, *self._reader.skipped))
 
     def __enter__(self) -> TreeTarget:
         return self

@@ -6,12 +6,14 @@ hold. Anything else is refused.
 
 from __future__ import annotations
 
+import json
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from atoll.model import limits
 from atoll.model.errors import GuestFailed
+from atoll.model.files import SKIPPED_FIELD
 
 BLOCK = tarfile.BLOCKSIZE
 _KINDS = {tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.DIRTYPE: "directory", tarfile.SYMTYPE: "symlink"}
@@ -39,6 +41,7 @@ class TarReader:
         self._extended: dict[str, str] = {}
         self._extended_bytes = 0  # of an extended header that is being waited for
         self.ended = False
+        self.skipped: list[str] = []
 
     def feed(self, data: bytes) -> Iterator[Entry | bytes]:
         self._buffer += data
@@ -99,6 +102,8 @@ class TarReader:
 
     def _entry(self, info: tarfile.TarInfo) -> Entry:
         extended, self._extended = self._extended, {}
+        if SKIPPED_FIELD in extended:
+            self._take_skipped(extended[SKIPPED_FIELD])
         kind = "hardlink" if info.type == tarfile.LNKTYPE else _KINDS.get(info.type)
         if kind is None:
             raise _bad("it holds something that is neither file, folder nor link")
@@ -111,6 +116,15 @@ class TarReader:
             raise _bad("a size is out of range")
         target = extended.get("linkpath", info.linkname)
         return Entry(extended.get("path", info.name), kind, info.mode & 0o7777, size, mtime_s, target)
+
+    def _take_skipped(self, text: str) -> None:
+        try:
+            names = json.loads(text)
+        except (ValueError, RecursionError):
+            names = None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise _bad("the list of what was left out cannot be read")
+        self.skipped = names
 
     def check_complete(self) -> None:
         if not self.ended:

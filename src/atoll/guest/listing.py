@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import stat as modes
@@ -101,19 +102,24 @@ def _mime(name: str) -> str:
     return mimetypes.MimeTypes().guess_type(name)[0] or "application/octet-stream"
 
 
-def walk(root: str, depth_max: int, *, hidden: bool = True) -> Iterator[tuple[str, os.stat_result, int]]:
+def walk(
+    root: str, depth_max: int, *, hidden: bool = True, skipped: list[str] | None = None
+) -> Iterator[tuple[str, os.stat_result, int]]:
     """Everything below a folder: folders before what they hold, names in order, links not followed.
 
-    Without `hidden`, nothing whose name begins with a dot, nor what is below it.
+    Without `hidden`, nothing whose name begins with a dot, nor what is below it. Folders that cannot be read are added
+    to `skipped`.
     """
     waiting: list[tuple[str, int]] = [(root, 1)]
     while waiting:
         folder, depth = waiting.pop()
         try:
             found = _folder_entries(folder)
-        except OSError:
+        except OSError as error:
             if folder == root:
                 raise
+            if skipped is not None and error.errno != errno.ENOENT:
+                skipped.append(folder)
             continue  # gone, or not readable for this user: the rest is still worth listing
         below = []
         for name, status in found:

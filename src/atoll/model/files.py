@@ -9,6 +9,8 @@ from __future__ import annotations
 from atoll.model import limits
 
 ARCHIVE_FORMATS = ("tar", "tar.gz", "zip")
+SKIPPED_FIELD = "ATOLL.skipped"
+"""Of an extended header of a tar: a list, in JSON, of what could not be packed, or not whole."""
 
 
 class UnsafeName(ValueError):
