@@ -119,6 +119,10 @@ class Channel:
         self.socket.close()
 
 
+SENDING = frozenset({Channel._send.__code__})
+"""What must not be left in the middle by a signal."""
+
+
 class Upload:
     """The bytes of one upload, until the client commits to it. Leaving early, for any reason, means: no commit."""
 

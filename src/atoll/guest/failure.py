@@ -48,6 +48,10 @@ class Refused(Exception):
         self.message = message
 
 
+class TimeOver(BaseException):
+    """The processor was used for too long. Nobody who handles lesser failures on the way may take it for one."""
+
+
 class Disconnected(Exception):
     """The other side is gone, or no longer keeps to the protocol: there is nobody to report to."""
 
@@ -56,6 +60,8 @@ def refusal(error: BaseException) -> Refused:
     """What a caught exception is called on the wire."""
     if isinstance(error, Refused):
         return error
+    if isinstance(error, TimeOver):
+        return Refused("timeout", str(error))
     if isinstance(error, OSError) and error.errno is not None:
         name = error.filename if isinstance(error.filename, str) else ""
         words = error.strerror or os.strerror(error.errno)

@@ -20,11 +20,12 @@ import subprocess
 import termios
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from atoll.guest import passing
-from atoll.guest.channel import Channel
-from atoll.guest.failure import Disconnected, Refused, refusal
+from atoll.guest.channel import SENDING, Channel
+from atoll.guest.failure import Disconnected, Refused, TimeOver, refusal
 from atoll.guest.users import User, from_message
 from atoll.model import limits
 
@@ -41,7 +42,9 @@ def run(user: User, job: dict[str, Any], fd: int) -> None:
     connection = socket.socket(fileno=fd)
     if job["kind"] == "one_off":
         cpu_s = limits.ONE_OFF_CPU_S_MAX
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
+        for number in (signal.SIGXCPU, signal.SIGALRM):
+            signal.signal(number, _refuse_more)
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + limits.ONE_OFF_LAST_WORDS_S))
         serve(user, job["request"], Channel(connection))
     else:
         Worker(user, connection).run()
@@ -67,6 +70,18 @@ def serve(user: User, request: dict[str, Any], channel: Channel) -> None:
         pass
     finally:
         channel.close()
+
+
+def _refuse_more(_number: int, frame: FrameType | None) -> None:
+    """Its time is over: a refusal wherever it is, but not between two halves of a frame."""
+    while frame is not None:
+        if frame.f_code in SENDING:
+            signal.setitimer(signal.ITIMER_REAL, limits.ONE_OFF_LAST_WORDS_S / 20)
+            return
+        frame = frame.f_back
+    for number in (signal.SIGXCPU, signal.SIGALRM):
+        signal.signal(number, signal.SIG_IGN)
+    raise TimeOver(f"this took more than {limits.ONE_OFF_CPU_S_MAX} s of the processor")
 
 
 class Worker:

@@ -142,6 +142,7 @@ SEARCH_FILE_BYTES_MAX = 64 * MIB  # larger files are skipped and counted
 SEARCH_LINE_BYTES_MAX = 4 * KIB  # of a matching line, as shown
 SEARCH_MATCHES_MAX = 10_000
 ONE_OFF_CPU_S_MAX = 300  # a regular expression or an archive that burns more is ended
+ONE_OFF_LAST_WORDS_S = 2  # after that, in which it says so
 ARCHIVE_ENTRIES_MAX = 500_000
 ARCHIVE_BYTES_MAX = 16 * GIB  # unpacked; the sandbox's disk quota is usually far below
 INCOMING_BYTES_MIN = 8 * MIB  # an upload over this is written to the disk from outside; below, asking costs more

@@ -10,7 +10,7 @@ from atoll.api.v1 import filewords
 from atoll.api.v1.filecontent import RAW, payloads
 from atoll.api.v1.files import FILE_ERRORS, PATH, FileQuery, file_params
 from atoll.api.v1.processes import upload
-from atoll.model.errors import GuestFailed, InvalidArgument, OutOfSpace, TooLarge
+from atoll.model.errors import DeadlineExceeded, GuestFailed, InvalidArgument, OutOfSpace, TooLarge
 from atoll.model.files import ARCHIVE_FORMATS
 from atoll.wire import guest
 from atoll.wire.node import GuestStream
@@ -85,7 +85,7 @@ ENDPOINTS = (
         pack,
         query=PackQuery,
         gives=dict.fromkeys(MEDIA_TYPES.values()),
-        errors=FILE_ERRORS,
+        errors=(*FILE_ERRORS, DeadlineExceeded),
     ),
     Endpoint(
         "PUT",
@@ -95,6 +95,6 @@ ENDPOINTS = (
         query=UnpackQuery,
         takes=RAW,
         answer=ArchiveUnpacked,
-        errors=(*FILE_ERRORS, TooLarge, OutOfSpace),
+        errors=(*FILE_ERRORS, DeadlineExceeded, TooLarge, OutOfSpace),
     ),
 )
