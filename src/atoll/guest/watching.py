@@ -230,7 +230,7 @@ class Watch:
         name = os.path.join(folder, change.name) if change.name else folder
         if change.mask & _IN_MOVED_TO and change.cookie in self._published:
             self._published.discard(change.cookie)
-            self._send("written", name, False)
+            self._publish(change, name)
             return True
         is_folder = bool(change.mask & _IN_ISDIR)
         more = {"cookie": change.cookie} if change.cookie else {}
@@ -240,6 +240,15 @@ class Watch:
         if is_folder and self._recursive:
             self._follow_folder(change, name)
         return True
+
+    def _publish(self, change: Change, name: str) -> None:
+        """What was filled out of sight is there: a file, or a folder that came from another mount."""
+        if not change.mask & _IN_ISDIR:
+            self._send("written", name, False)
+            return
+        self._send("created", name, True)
+        if self._recursive:
+            self._follow_folder(change, name)
 
     def _follow_folder(self, change: Change, name: str) -> None:
         if change.mask & _IN_MOVED_FROM:

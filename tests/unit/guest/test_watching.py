@@ -66,3 +66,23 @@ async def test_a_folder_that_may_not_be_read_is_left_out_and_named(link: GuestLi
         await until("attributes", "later")
         (folder / "later/file").touch()
         await until("created", "later/file")
+
+
+async def test_a_folder_from_another_mount_is_watched_as_any_other(link: GuestLink, folder: Path) -> None:
+    """It is filled under a name that is not told of, and then takes its place."""
+    hidden = folder / ".atoll-0123456789abcdef"
+    told: list[tuple[str, str]] = []
+    async with link.stream("file.watch", {"path": str(folder), "recursive": True}, idle_s=5) as stream:
+        await stream.receive()
+        (hidden / "deep").mkdir(parents=True)
+        hidden.rename(folder / "moved")
+        while ("created", "moved/deep") not in told:
+            message = await stream.receive()
+            assert isinstance(message, wire.Event)
+            told.append((message.value["type"], os.path.relpath(message.value["path"], folder)))
+        (folder / "moved/deep/file").touch()
+        while ("created", "moved/deep/file") not in told:
+            message = await stream.receive()
+            assert isinstance(message, wire.Event)
+            told.append((message.value["type"], os.path.relpath(message.value["path"], folder)))
+    assert told[0] == ("created", "moved")
