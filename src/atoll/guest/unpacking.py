@@ -11,6 +11,7 @@ import contextlib
 import io
 import os
 import stat as modes
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -24,6 +25,18 @@ from atoll.guest.users import User
 from atoll.model import files, limits
 
 _CHUNK_BYTES = 256 * limits.KIB
+# What the libraries say of an archive that is damaged; the last two of a name that is empty or no text.
+_UNUSABLE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    struct.error,
+    IndexError,
+    ValueError,
+)
 
 
 def entry_parts(name: str) -> list[str]:
@@ -185,7 +198,7 @@ def unpack(user: User, params: Params, channel: Channel) -> None:
     source = FrameSource(iter(channel.read_upload()))
     try:
         (_unpack_zip if kind == "zip" else _unpack_tar)(source, target, root)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except _UNUSABLE as error:
         raise Refused("invalid_argument", f"not a usable archive: {error}"[:512]) from None
     source.drain()
     channel.send_ok({"entries": target.entries, "bytes": target.bytes})

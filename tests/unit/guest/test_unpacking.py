@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import tempfile
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.guest.failure import Refused
-from atoll.guest.unpacking import Target, check_link, entry_parts
+from atoll.guest.unpacking import Target, check_link, entry_parts, unpack
+from atoll.guest.users import User
 from atoll.model import limits
 
 parts = st.lists(st.sampled_from(["a", "b", "c", "..", ".", ""]), min_size=1, max_size=5).map("/".join)
@@ -85,3 +87,25 @@ def test_a_file_takes_its_place_when_it_is_whole(tmp_path: Path) -> None:
         target.put_file(["d"], 0o644, 0, io.BytesIO(b"x"))
     assert os.listdir(tmp_path) == ["d"]
     os.close(target.root_fd)
+
+
+class _Sent:
+    """A channel on which an archive comes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def read_upload(self) -> list[memoryview]:
+        return [memoryview(self._data)]
+
+
+@pytest.mark.parametrize("name", [b"\0abc", b"\xc2abc"])
+def test_a_damaged_name_in_a_zip_is_no_fault_of_ours(tmp_path: Path, name: bytes) -> None:
+    """One that is empty, and one that is not the text that it says to be."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("n\u00e4bc", b"x")
+    data = buffer.getvalue().replace("n\u00e4bc".encode(), name + b"d")
+    root = User("root", 0, 0, (0,), "/root", "/bin/sh")
+    with pytest.raises(Refused, match="not a usable archive"):
+        unpack(root, {"path": str(tmp_path / "in"), "format": "zip"}, _Sent(data))  # type: ignore[arg-type]
