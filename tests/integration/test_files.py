@@ -197,7 +197,7 @@ def test_a_full_disk_leaves_a_file_that_can_only_be_written_in_place(sandbox: Sa
     for path in ("/srv/fixed/own", "/var/tmp/theirs"):
         sandbox.files.write(path, "old")
         with pytest.raises(AtollError) as caught:
-            sandbox.files.write(path, bytes(60 * limits.MIB))
+            sandbox.files.write(path, os.urandom(80 * limits.MIB))
         assert caught.value.code in ("quota", "disk_full")
         assert sandbox.files.read(path) == "old"
 
