@@ -135,6 +135,32 @@ def what_was_drawn(sandbox: Sandbox) -> list[str]:
     return sandbox.files.read("drawn").split()
 
 
+def test_a_busy_shell_lives_on_in_a_copy(sandbox: Sandbox) -> None:
+    """With its variables and in the middle of what it does; what it draws from then on is its own."""
+    sandbox.code.run("kept=1; RANDOM=7", language="bash", check=True)
+    sandbox.code.start("touch busy; while [ ! -e go ]; do sleep 0.01; done; echo $RANDOM > drawn", language="bash")
+    wait_until(lambda: sandbox.files.exists("busy"), 30, "it has begun")
+    (copy,) = sandbox.fork(1)
+    with copy:
+        for one in (sandbox, copy):
+            one.files.write("go", "")
+        drawn = [what_was_drawn(one) for one in (sandbox, copy)]
+        assert drawn[0] != drawn[1]
+        assert copy.code.run("echo $kept", language="bash").stdout == "1\n"
+
+
+def test_a_copy_whose_busy_interpreter_does_not_draw_is_refused(server: Server, sandbox: Sandbox) -> None:
+    """Its code has taken away what it would have heard with."""
+    before = server.boxes()
+    code = "import signal, time\nfor number in range(35, 65): signal.signal(number, signal.SIG_DFL)\n"
+    sandbox.code.start(code + "open('/home/user/busy', 'w').close()\nwhile True: time.sleep(1)")
+    wait_until(lambda: sandbox.files.exists("busy"), 30, "it has begun")
+    with pytest.raises(AtollError) as caught:
+        sandbox.fork(1)
+    assert caught.value.code == "reseed_failed"
+    wait_until(lambda: server.boxes() == before, 30, "nothing of the copy is left")
+
+
 def test_a_copy_that_cannot_draw_anew_is_refused(server: Server, sandbox: Sandbox) -> None:
     """And what it was to be a copy of goes on."""
     pid = sandbox.code.run("import os; os.getpid()", check=True).text

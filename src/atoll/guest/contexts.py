@@ -44,6 +44,7 @@ class Context:
         self._queue: deque[Execution] = deque()
         self._current: Execution | None = None
         self._runner: Runner | None = None
+        self._drawing: Runner | None = None  # one that has been told to draw new random numbers
         self._start_failure = ""
         self._lost = ""  # how an interpreter ended that nobody was using, until somebody hears of it
         self._closed = False
@@ -162,21 +163,36 @@ class Context:
         this box alone has drawn them for itself.
         """
         with self._lock:
+            self._drawing = None
             runner, busy = self._runner, self._current is not None
-        if runner is None:
-            return
-        if self.language.reseed != "message":
-            if not copied:
+            if runner is None:
                 return
+            if not runner.ready:
+                if copied:
+                    self._start_another(runner)
+                return
+        if self.language.reseed == "message":
+            if self.language.confirms or not busy:
+                self._drawing = runner
+            runner.reseed(busy=busy)
+            self._cold = copied and not busy
+        elif copied:
             self.restart()
-            self._cold = True
-            # The node says when: by itself only if nobody ever does.
-            self._agent.pump.call_later(limits.CONTEXT_REWARM_S_MAX, self._warm_by_itself)
-        elif busy or not runner.ready:
-            runner.signal_reseed()
-        else:
-            runner.reseed()
-            self._cold = copied
+            self._cool()
+
+    def _start_another(self, runner: Runner) -> None:
+        """One that was still starting has run nothing yet: what waits for it goes on waiting, for another."""
+        self._runner = None
+        self._changed.notify_all()
+        self._advance()
+        threading.Thread(target=runner.kill, args=("restarted",), daemon=True).start()
+        if self._runner is None:
+            self._cool()
+
+    def _cool(self) -> None:
+        """It will be warm again when the node says so: by itself only if nobody ever does."""
+        self._cold = True
+        self._agent.pump.call_later(limits.CONTEXT_REWARM_S_MAX, self._warm_by_itself)
 
     @property
     def cold(self) -> bool:
@@ -195,12 +211,11 @@ class Context:
         threading.Thread(target=self.warm_again, daemon=True).start()
 
     def wait_reseeded(self, deadline_s: float) -> bool:
-        """Whether the interpreter has new random numbers; a busy one draws them before its next instruction."""
-        with self._lock:
-            runner, busy = self._runner, self._current is not None
-        if runner is None or busy or not runner.ready or self.language.reseed != "message":
-            return True
-        return runner.reseeded.wait(max(0.0, deadline_s - time.monotonic()))
+        """Whether the interpreter has said that it has new random numbers. A shell that is busy does not: it draws them
+        before its next command, which may be long after this one.
+        """
+        drawing, self._drawing = self._drawing, None
+        return drawing is None or drawing.wait_reseeded(deadline_s)
 
     # --- under the lock: the queue ---
 

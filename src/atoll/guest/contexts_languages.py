@@ -44,6 +44,7 @@ class Language:
     argv: tuple[str, ...]
     protocol: str = "frames"
     reseed: str = "restart"  # or "message"
+    confirms: bool = True  # whether it says while it is busy that it has new random numbers
     takes_env: bool = True  # whether variables can be given for one run
 
 
@@ -71,7 +72,8 @@ def _ours(name: str) -> Language:
     if name == "python":
         return Language(name, ("python3", "-c", _IMPORT.format("python", "")), reseed="message")
     if name == "bash":
-        return Language(name, ("bash", "--norc", "--noprofile", "--noediting", "-i"), protocol="bash", reseed="message")
+        argv = ("bash", "--norc", "--noprofile", "--noediting", "-i")
+        return Language(name, argv, protocol="bash", reseed="message", confirms=False)
     if name == "java":
         options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
         opens = ("--add-opens=java.base/java.lang=ALL-UNNAMED", "--add-opens=java.base/java.util=ALL-UNNAMED")

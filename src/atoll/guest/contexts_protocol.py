@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from atoll.guest.contexts_execution import Request
+from atoll.guest.runners import reseeding
 from atoll.model import limits
 from atoll.wire import framing
 
@@ -113,8 +114,10 @@ class Bash:
     """`bash -i`: only an interactive shell goes back to its prompt at an interrupt, with all its variables."""
 
     # Descriptor 3 is the connection, and standard input of what runs is empty. What follows the code comes on lines of
-    # its own, because an interrupt throws the rest of a line away.
-    HELLO = "PS1= PS2= PROMPT_COMMAND=; set +H; exec 3<&0; printf 'ready\\0' >&3\n"
+    # its own, because an interrupt throws the rest of a line away. A copy of a busy shell draws again at a signal,
+    # which it takes note of between two commands.
+    DRAW = "RANDOM=$(od -An -N2 -tu2 /dev/urandom)"
+    HELLO = f"PS1= PS2= PROMPT_COMMAND=; set +H; exec 3<&0; trap '{DRAW}' {reseeding.SIGNAL:d}; printf 'ready\\0' >&3\n"
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -147,7 +150,7 @@ class Bash:
         return text.encode("utf-8", "replace")
 
     def reseed(self) -> bytes:
-        return b"RANDOM=$(od -An -N2 -tu2 /dev/urandom); printf 'reseeded\\0' >&3\n"
+        return f"{self.DRAW}; printf 'reseeded\\0' >&3\n".encode()
 
     def warm(self) -> bytes:
         return b""

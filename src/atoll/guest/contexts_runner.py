@@ -20,6 +20,7 @@ from atoll.guest.contexts_execution import Request
 from atoll.guest.contexts_languages import Language
 from atoll.guest.processes import Spec
 from atoll.guest.ring import Follower
+from atoll.guest.runners import reseeding
 from atoll.model import limits
 from atoll.wire import framing
 
@@ -42,7 +43,7 @@ class Runner:
         self.language = language
         self.ready = False
         self.sent_env: dict[str, str] | None = None
-        self.reseeded = threading.Event()
+        self._reseeded = threading.Event()
         self._agent = agent
         self._listener = listener
         self._protocol = contexts_protocol.protocol(language.protocol)
@@ -84,9 +85,18 @@ class Runner:
     def warm(self) -> None:
         self.send(self._protocol.warm())
 
-    def reseed(self) -> None:
-        self.reseeded.clear()
-        self.send(self._protocol.reseed())
+    def reseed(self, *, busy: bool) -> None:
+        """Have it draw new random numbers; in the middle of a run it hears nothing but a signal."""
+        self._reseeded.clear()
+        if not busy:
+            self.send(self._protocol.reseed())
+            return
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, reseeding.SIGNAL)
+
+    def wait_reseeded(self, deadline_s: float) -> bool:
+        """Whether it said in time that it has; one that ended cannot."""
+        return self._reseeded.wait(max(0.0, deadline_s - time.monotonic())) and self.process.exit is None
 
     def send(self, data: bytes) -> None:
         """An interpreter that does not take it is beyond help."""
@@ -100,10 +110,6 @@ class Runner:
         self.send(self._protocol.interrupt(ident))
         with contextlib.suppress(OSError):
             os.killpg(self.pid, signal.SIGINT)
-
-    def signal_reseed(self) -> None:
-        with contextlib.suppress(OSError):
-            os.kill(self.pid, signal.SIGUSR1)
 
     def kill(self, why: str) -> None:
         self._why = self._why or why
@@ -139,6 +145,7 @@ class Runner:
             if self.process.exit is None:
                 self.kill("nobody listens to it any more")
             self._close()
+            self._reseeded.set()  # nobody need wait for its word any more
             self._listener.gone(self, self._why)
 
     def _receive(self) -> bool:
@@ -163,7 +170,7 @@ class Runner:
             self._listener.wrote(self, message.stream, message.payload)
             return
         if message.kind == "reseeded":
-            self.reseeded.set()
+            self._reseeded.set()
             return
         if message.kind in ("ready", "done"):  # words of its start are not the first run's
             self._settle(limits.EXECUTION_SETTLE_S_MAX)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,3 +81,46 @@ async def test_a_template_without_ipython_warms_nothing(link: GuestLink) -> None
     assert set(warm) == {"python"}
     assert "IPython" in warm["python"] or "ended at its start" in warm["python"]
     assert "python" not in {entry["id"] for entry in (await link.call("contexts.list"))["entries"]}
+
+
+async def started(link: GuestLink, code: str, sign: Path) -> None:
+    """Code that runs in the background and has said by a file that it does."""
+    await link.call("contexts.run", {"context": "bash", "code": f"touch {sign}; {code}", "detach": True})
+    while not sign.exists():
+        await asyncio.sleep(0.005)
+
+
+async def test_a_copy_of_a_busy_shell_keeps_its_state_and_draws_before_its_next_command(
+    link: GuestLink, tmp_path: Path
+) -> None:
+    go, drawn = tmp_path / "go", tmp_path / "drawn"
+    await run(link, "kept=1; RANDOM=7; first=$RANDOM; RANDOM=7")
+    code = f"while [ ! -e {go} ]; do sleep 0.01; done; echo $((RANDOM == first)) > {drawn}"
+    await started(link, code, tmp_path / "on")
+    await link.call("identity", {"copied": True})
+    go.touch()
+    assert (await run(link, "echo $kept"))[0] == b"1\n"
+    assert drawn.read_text() == "0\n"
+
+
+async def test_nobody_waits_for_the_program_that_a_shell_waits_for(link: GuestLink, tmp_path: Path) -> None:
+    await started(link, "sleep 60", tmp_path / "on")
+    async with asyncio.timeout(limits.CONTEXT_RESEED_S_MAX - 1):
+        await link.call("identity", {"copied": True})
+    await link.call("contexts.interrupt", {"context": "bash"})
+    assert (await run(link, "echo $kept"))[0] == b"1\n"
+
+
+async def test_code_that_waits_for_an_interpreter_to_start_does_not_notice_that_another_comes(link: GuestLink) -> None:
+    ident = (await link.call("contexts.create", {"language": "bash"}))["id"]
+    begun = await link.call("contexts.run", {"context": ident, "code": "echo here", "detach": True})
+    await link.call("identity", {"copied": True})
+    output = b""
+    async with link.stream("contexts.attach", {"context": ident, "execution": begun["id"]}) as stream:
+        async for message in stream:
+            if isinstance(message, wire.Data):
+                output += message.payload
+            elif isinstance(message, wire.End):
+                assert message.value["status"] == "ok"
+    assert output == b"here\n"
+    await link.call("contexts.remove", {"context": ident})

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import builtins
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
-from atoll.guest.runners import charts, e2b, pip_reason, tables, user_packages
+from atoll.guest.runners import charts, e2b, pip_reason, reseeding, tables, user_packages
 from atoll.guest.runners.link import STDERR, STDOUT, Link
 from atoll.guest.runners.streams import Stream
 
@@ -190,7 +189,7 @@ class Runner:
 
     def serve(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGUSR1, lambda _number, _frame: reseed())
+        reseeding.listen(self.link)
         self.link.send_control(type="ready")
         while True:
             request = self.link.receive()
@@ -201,23 +200,7 @@ class Runner:
             elif request["do"] == "warm":
                 self.shell.run_cell("1", silent=True, store_history=False)  # the first cell of a process is slow
             elif request["do"] == "reseed":
-                reseed()
-                self.link.send_control(type="reseeded")
-
-
-def reseed() -> None:
-    """New random numbers in a copy of this process, for everything that keeps its state in user space."""
-    if "_ssl" in sys.modules:
-        import ssl
-
-        ssl.RAND_add(os.urandom(32), 32.0)
-    bindings = sys.modules.get("cryptography.hazmat.bindings._rust")
-    if bindings is not None:  # it brings an OpenSSL of its own
-        bindings._openssl.lib.RAND_add(os.urandom(32), 32, 32.0)
-    random.seed()
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(list(os.urandom(16)))
+                reseeding.obey(self.link)
 
 
 def _environment_set(values: dict[str, str]) -> dict[str, str | None]:
