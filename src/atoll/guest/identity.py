@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import platform
 import re
 import socket
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from atoll.guest import trust
@@ -71,33 +73,53 @@ def change(agent: Agent, params: Params, channel: Channel) -> None:
     agent.workers.set_processes_max(processes_max)
     agent.settings.user = user
     agent.env = dict(env)
+    copied = params.get("copied") is not False
     for draw_again in agent.reseed:
-        draw_again(params.get("copied") is not False)
+        draw_again(copied)
+    if copied:
+        names_take(hostname, machine_id)
     agent.token_hash = token_hash
     said = {"cold": bool(agent.contexts.cold())}
-    agent.settling.begin(lambda: _settle(agent, hostname, machine_id), lambda: channel.send_ok(said))
+    rest = partial(_settle, agent, "" if copied else hostname, "" if copied else machine_id)
+    agent.settling.begin(rest, lambda: channel.send_ok(said))
 
 
 def _settle(agent: Agent, hostname: str, machine_id: str) -> None:
     """A root filesystem that cannot be written to does not keep a sandbox from its owner."""
     trust.forget()  # who was copied had an authority of its own; ours comes with the network
     agent.processes.forget_finished()
-    if hostname:
-        _set_hostname(hostname)
-    if machine_id:
-        _write("/etc/machine-id", machine_id)
+    for names in ((hostname, ""), ("", machine_id)):
+        with contextlib.suppress(Refused):
+            names_take(*names)
 
 
-def _set_hostname(name: str) -> None:
-    with contextlib.suppress(OSError):
-        socket.sethostname(name)
-    _write("/etc/hostname", name)
+def names_take(hostname: str, machine_id: str, folder: str = "/etc") -> None:
+    """Refused is a copy that would go by the names of another: on a full disk, or where a program is in the way."""
+    try:
+        if hostname:
+            socket.sethostname(hostname)
+            _write(f"{folder}/hostname", hostname)
+        if machine_id:
+            _write(f"{folder}/machine-id", machine_id)
+    except OSError as error:
+        words = f"its name or machine id cannot be written: {error.strerror}"
+        raise Refused("reseed_failed", words) from error
 
 
 def _write(path: str, line: str) -> None:
-    with contextlib.suppress(OSError):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(fd, line.encode() + b"\n")
-        finally:
-            os.close(fd)
+    """All of it or nothing: half a name would be nobody's."""
+    content = line.encode() + b"\n"
+    fresh = f"{path}.{os.urandom(6).hex()}"
+    fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        os.fchmod(fd, 0o644)  # whatever the umask
+        os.write(fd, content)
+        if os.pread(fd, len(content), 0) != content:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.rename(fresh, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh)
+        raise
+    finally:
+        os.close(fd)
