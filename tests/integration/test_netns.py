@@ -46,7 +46,7 @@ def test_the_inner_namespace_has_a_default_route_to_the_outer(pair: Pair) -> Non
     anyio.run(netns.pair_create, pair)
     links = {link["ifname"]: link for link in look(pair.inner, "addr")}
     assert set(links) == {"lo", plan.INNER_LINK}
-    assert links[plan.INNER_LINK]["address"] == plan.INNER_MAC
+    assert links[plan.INNER_LINK]["address"] == pair.inner_mac
     assert "UP" in links[plan.INNER_LINK]["flags"]
     ways = {route["dst"]: route.get("gateway") for route in look(pair.inner, "route")}
     assert ways == {"default": plan.OUTER_ADDRESS, "10.0.0.0/30": None}

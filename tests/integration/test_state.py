@@ -174,10 +174,12 @@ def check_counter(sandbox: Sandbox) -> None:
 def test_forks_differ_in_all_that_must_differ(server: Server, sandbox: Sandbox) -> None:
     before = server.boxes()
     look = "hostname; cat /etc/machine-id; python3 -c 'import uuid,os; print(uuid.uuid4(), os.urandom(8).hex())'"
+    hardware = "fcntl.ioctl(socket.socket(), 0x8927, struct.pack('256s', b'eth0'))[18:24].hex()"  # SIOCGIFHWADDR
+    look += f'; python3 -c "import fcntl,socket,struct; print({hardware})"'
     a, b = sandbox.fork(2)
     with a, b:
         seen = [one.commands.run(look).stdout.split() for one in (a, b, sandbox)]
-        for column in range(4):
+        for column in range(5):
             assert len({row[column] for row in seen}) == 3
         assert len(server.boxes()) == len(before) + 2
         a.files.write("mine", "a")

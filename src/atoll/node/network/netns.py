@@ -99,17 +99,17 @@ def _pair_create(pair: Pair) -> None:
         namespaces.create(pair.inner)
         with namespaces.opened(pair.outer) as outer, namespaces.opened(pair.inner) as inner:
             with namespaces.inside(outer):
-                _outer_setup(inner)
+                _outer_setup(inner, pair.inner_mac)
             with namespaces.inside(inner):
                 _inner_setup()
     except OSError as error:
         raise Internal("the network of a sandbox cannot be made", detail=repr(error)) from error
 
 
-def _outer_setup(inner: int) -> None:
+def _outer_setup(inner: int, inner_mac: str) -> None:
     """There is no route beyond the wire itself."""
     _ipv6_disable()
-    wire = netlink.veth(plan.OUTER_LINK, plan.OUTER_MAC, plan.INNER_LINK, plan.INNER_MAC, inner)
+    wire = netlink.veth(plan.OUTER_LINK, plan.OUTER_MAC, plan.INNER_LINK, inner_mac, inner)
     with netlink.Route() as route:
         route.link_add(wire)
         route.link_up("lo")

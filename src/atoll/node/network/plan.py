@@ -1,6 +1,7 @@
 """The network of a sandbox on paper: addresses, namespaces and rules.
 
-Every sandbox has the same inner address, so that a snapshot fits anywhere. Two namespaces belong to it:
+Every sandbox has the same inner address, so that a snapshot fits anywhere; the hardware address is of the slot. Two
+namespaces belong to it:
 
     inner   eth0 10.0.0.2/30, default route to 10.0.0.1; the sandbox's own stack sits on it
     outer   gate 10.0.0.1/30; no other link, no route, no forwarding
@@ -13,6 +14,7 @@ outer namespace itself; answers to connections that we opened come through.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from atoll.node.names import NETNS_FOLDER, HostNames
@@ -22,7 +24,6 @@ OUTER_ADDRESS = "10.0.0.1"
 PREFIX_BITS = 30
 INNER_LINK = "eth0"
 OUTER_LINK = "gate"
-INNER_MAC = "02:00:0a:00:00:02"  # the same everywhere: a snapshot remembers it
 OUTER_MAC = "02:00:0a:00:00:01"
 PROXY_PORT = 15001  # in the outer namespace, where nobody else listens
 
@@ -46,6 +47,11 @@ class Pair:
     @property
     def outer_path(self) -> str:
         return str(NETNS_FOLDER / self.outer)
+
+    @property
+    def inner_mac(self) -> str:
+        """Of no other sandbox that lives: programs take it for the name of a computer. A copy has that of its slot."""
+        return "02:" + hashlib.sha256(self.inner.encode()).digest()[:5].hex(":")
 
     def exists(self) -> bool:
         return (NETNS_FOLDER / self.outer).exists()

@@ -1,7 +1,8 @@
 """What a sentry's network stack is told at a restore: the link of its namespace, as `runsc restore` would find it.
 
 runsc asks the namespace about links, addresses and routes, takes the address away from the kernel, opens a packet
-socket, and hands all of it over. Ours are the same in every namespace (`network.plan`), so there is nothing to ask.
+socket, and hands all of it over. Ours are the same in every namespace (`network.plan`), so there is nothing to ask but
+the link's hardware address.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def arguments(link: socket.socket) -> dict[str, Any]:
                 "GSOMaxSize": _GSO_BYTES,
                 "GVisorGSOEnabled": not segments,
                 "RXChecksumOffload": True,
-                "LinkAddress": _base64(bytes.fromhex(plan.INNER_MAC.replace(":", ""))),
+                "LinkAddress": _base64(link.getsockname()[4]),
                 "QDisc": 1,  # first in, first out
                 "NumChannels": 1,
             }

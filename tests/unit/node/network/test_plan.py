@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from atoll.node.names import HostNames
 from atoll.node.network import plan
 
 
@@ -18,3 +21,12 @@ def test_what_the_sandbox_opens_ends_at_our_own_sockets() -> None:
     assert rules.count("redirect to") == 2
     accepted = [line for line in rules.splitlines() if line.strip().endswith("accept") and "gate" in line]
     assert [line.split("saddr 10.0.0.2 ")[1] for line in accepted] == ["tcp dport 15001 accept", "udp dport 53 accept"]
+
+
+def test_a_slot_has_a_hardware_address_of_its_own() -> None:
+    """One that no maker of hardware has, of one card and not of a group."""
+    names = HostNames.of(Path("/data"))
+    macs = [plan.Pair.of(names, slot).inner_mac for slot in ("ab12", "ab13")]
+    assert len({*macs, plan.OUTER_MAC}) == 3
+    assert all(len(bytes.fromhex(mac.replace(":", ""))) == 6 and mac.startswith("02:") for mac in macs)
+    assert plan.Pair.of(names, "ab12").inner_mac == macs[0]

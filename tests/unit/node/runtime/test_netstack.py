@@ -9,6 +9,8 @@ import pytest
 
 from atoll.node.runtime import netstack
 
+MAC = bytes([2, 7, 10, 1, 2, 3])
+
 
 class Link:
     def __init__(self, segments: int) -> None:
@@ -16,6 +18,9 @@ class Link:
 
     def getsockopt(self, level: int, option: int) -> int:
         return self._segments
+
+    def getsockname(self) -> tuple[str, int, int, int, bytes]:
+        return ("eth0", 3, 0, 1, MAC)
 
 
 @pytest.mark.parametrize("segments", [0, 1])
@@ -30,5 +35,5 @@ def test_it_is_what_runsc_would_have_found(segments: int) -> None:
         ("10.0.0.0", ""),
     ]
     assert base64.b64decode(link["Routes"][1]["Destination"]["Mask"]) == b"\xff\xff\xff\xfc"
-    assert base64.b64decode(link["LinkAddress"]) == bytes([2, 0, 10, 0, 0, 2])
+    assert base64.b64decode(link["LinkAddress"]) == MAC
     assert link["GVisorGSOEnabled"] is not bool(segments)
