@@ -51,6 +51,7 @@ for state_command in states.COMMANDS:
 @click.option(
     "--on-budget", type=click.Choice([action.value for action in DeadlineAction]), default="kill", show_default=True
 )
+@click.option("--disk-only", is_flag=True, help="Of a snapshot: boot its disk, without its memory.")
 @click.option("--volume", "volumes", multiple=True, type=Pairs(), metavar="PATH=NAME[:ro]", help="Mount a volume.")
 @network_options
 @click.option("--pids", type=int, help="Processes and threads that it may have.")
@@ -69,6 +70,7 @@ def create(
     budget_s: float | None,
     budget_money: float | None,
     on_budget: str,
+    disk_only: bool,
     volumes: tuple[tuple[str, str], ...],
     allow: tuple[str, ...],
     secrets: tuple[str, ...],
@@ -99,6 +101,7 @@ def create(
         budget_s=budget_s,
         budget_money=budget_money,
         on_budget=on_budget,
+        with_memory=not disk_only,
         volumes=dict(volumes),
         policy=allow or None,
         secrets=secrets,

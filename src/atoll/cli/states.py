@@ -10,7 +10,7 @@ import msgspec
 
 from atoll.cli.find import find
 from atoll.cli.options import Seconds
-from atoll.cli.output import json_option, print_json
+from atoll.cli.output import complain, json_option, print_json
 from atoll.client import Sandbox, SandboxView
 
 
@@ -94,10 +94,13 @@ def snapshot(
 @click.option("--count", "-n", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--timeout", "timeout_s", type=Seconds(), help="The deadline of the copies.")
 @json_option
-def fork(identity: str, count: int, timeout_s: float | None, as_json: bool) -> None:
-    """Make live copies of a sandbox and print their ids."""
+def fork(identity: str, count: int, timeout_s: float | None, as_json: bool) -> int:
+    """Make live copies of a sandbox and print their ids.
+
+    If some cannot be made, says why and ends with 1; the others live.
+    """
     with found(identity) as sandbox:
-        copies = sandbox.fork(count, timeout_s=timeout_s)
+        copies = sandbox.fork(count, timeout_s=timeout_s, partial=True)
     ids = [copy.id for copy in copies]
     for copy in copies:
         copy.close()
@@ -105,6 +108,9 @@ def fork(identity: str, count: int, timeout_s: float | None, as_json: bool) -> N
         print_json(ids)
     else:
         click.echo("\n".join(ids))
+    for problem in copies.problems:
+        complain(problem)
+    return 1 if copies.problems else 0
 
 
 COMMANDS = (standby, pause, resume, rollback, snapshot, fork)

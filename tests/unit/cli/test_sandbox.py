@@ -7,8 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from atoll.cli import states
+from atoll.cli.main import main
+from atoll.client import Forks
+from atoll.model.errors import Unavailable
 
 from .conftest import Run
 
@@ -158,3 +165,31 @@ def test_a_create_is_repeated_with_its_key(served: Run) -> None:
     first, second = (served("sandbox", "create", "--idempotency-key", "k").stdout for _ in range(2))
     assert first == second != ""
     assert "idempotency_conflict" in served("sandbox", "create", "--idempotency-key", "k", "--name", "x").stderr
+
+
+def test_a_fork_prints_the_copies_that_were_made_and_why_others_were_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def fork(count: int, **options: Any) -> Forks[Any]:
+        asked.append({"count": count, **options})
+        copies = [SimpleNamespace(id=one, close=lambda: None) for one in ("sb1", "sb2")]
+        return Forks(copies, [Unavailable("there is no memory for another sandbox", code="no_memory")])
+
+    monkeypatch.setattr(states, "find", lambda _: SimpleNamespace(fork=fork, close=lambda: None))
+    with pytest.raises(SystemExit) as ended:
+        main(["sandbox", "fork", "-n", "3", "one"])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (1, "sb1\nsb2\n")
+    assert "no_memory" in said.err
+    assert asked == [{"count": 3, "timeout_s": None, "partial": True}]
+
+
+def test_of_a_snapshot_the_disk_alone(served: Run) -> None:
+    """What the hint of a snapshot of another processor says."""
+    one = served("sandbox", "create").stdout.strip()
+    snapshot = served("sandbox", "snapshot", one).stdout.strip()
+    made = served("sandbox", "create", "-t", snapshot, "--disk-only")
+    assert (made.returncode, made.stderr) == (0, "")
+    assert served("sandbox", "kill", one, made.stdout.strip()).returncode == 0

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from atoll.client import _exchange as exchange
 from atoll.client._async.transport import AsyncTransport
+from atoll.client._forks import Forks
 from atoll.model import limits
 from atoll.wire.public import (
     FileRestore,
@@ -112,11 +113,11 @@ class AsyncStates:
         restored = await self._transport.call("POST", f"{self._path}/restore", FileRestored, body)
         return restored.size
 
-    async def fork(self: Self, count: int = 1, *, timeout_s: float | None = None, partial: bool = False) -> list[Self]:
+    async def fork(self: Self, count: int = 1, *, timeout_s: float | None = None, partial: bool = False) -> Forks[Self]:
         """Live copies of it, each with its own identity, network and token.
 
         If one cannot be made, those that were are killed and the error is raised; with `partial` those that were made
-        are returned.
+        are returned, and their `problems` say why the others are missing. If none was made the error is raised.
 
         Example:
             a, b = await sb.fork(2)
@@ -125,13 +126,14 @@ class AsyncStates:
         made = await self._transport.call(
             "POST", f"{self._path}/fork", ForkList, body, read_s=limits.CLIENT_STATE_S_MAX
         )
-        problem = next((item.problem for item in made.items if item.problem is not None), None)
+        problems = [exchange.problem_error(item.problem) for item in made.items if item.problem is not None]
         views = [item.sandbox for item in made.items if item.sandbox is not None]
-        if problem is not None and (not partial or not views):
+        if problems and not (partial and views):
             for view in views:
                 await self._transport.fetch("DELETE", f"/v1/sandboxes/{exchange.segment(view.id)}")
-            raise exchange.problem_error(problem)
-        return [type(self)(AsyncTransport.acquire(self._transport.config), view) for view in views]
+            raise problems[0]
+        copies = [type(self)(AsyncTransport.acquire(self._transport.config), view) for view in views]
+        return Forks(copies, problems)
 
     async def _change(
         self, verb: str, body: SandboxPause | SandboxResume | SandboxRollback | None = None

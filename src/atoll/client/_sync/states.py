@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from atoll.client import _exchange as exchange
 from atoll.client._sync.transport import Transport
+from atoll.client._forks import Forks
 from atoll.model import limits
 from atoll.wire.public import (
     FileRestore,
@@ -113,11 +114,11 @@ class States:
         restored = self._transport.call("POST", f"{self._path}/restore", FileRestored, body)
         return restored.size
 
-    def fork(self: Self, count: int = 1, *, timeout_s: float | None = None, partial: bool = False) -> list[Self]:
+    def fork(self: Self, count: int = 1, *, timeout_s: float | None = None, partial: bool = False) -> Forks[Self]:
         """Live copies of it, each with its own identity, network and token.
 
         If one cannot be made, those that were are killed and the error is raised; with `partial` those that were made
-        are returned.
+        are returned, and their `problems` say why the others are missing. If none was made the error is raised.
 
         Example:
             a, b = sb.fork(2)
@@ -126,13 +127,14 @@ class States:
         made = self._transport.call(
             "POST", f"{self._path}/fork", ForkList, body, read_s=limits.CLIENT_STATE_S_MAX
         )
-        problem = next((item.problem for item in made.items if item.problem is not None), None)
+        problems = [exchange.problem_error(item.problem) for item in made.items if item.problem is not None]
         views = [item.sandbox for item in made.items if item.sandbox is not None]
-        if problem is not None and (not partial or not views):
+        if problems and not (partial and views):
             for view in views:
                 self._transport.fetch("DELETE", f"/v1/sandboxes/{exchange.segment(view.id)}")
-            raise exchange.problem_error(problem)
-        return [type(self)(Transport.acquire(self._transport.config), view) for view in views]
+            raise problems[0]
+        copies = [type(self)(Transport.acquire(self._transport.config), view) for view in views]
+        return Forks(copies, problems)
 
     def _change(
         self, verb: str, body: SandboxPause | SandboxResume | SandboxRollback | None = None
