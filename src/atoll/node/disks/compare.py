@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from atoll.model import limits
 from atoll.model.errors import InvalidArgument, NotFound
@@ -27,33 +28,88 @@ class _Entry:
 
 
 def differences(before: Path, after: Path) -> Iterator[DiskChange]:
-    """Every difference, in the order of names. A folder that is new or gone is named, and all that is in it too."""
+    """Every difference, in the order of names. A folder that is new or gone is named, and all that is in it too; one
+    that is too deep to be looked into is named as changed, because something in it may have.
+    """
     with _Opened(os.fsencode(before), None) as old, _Opened(os.fsencode(after), None) as new:
-        yield from _compare(old.fd, new.fd, b"", 0)
+        yield from _Comparison().between(old.fd, new.fd, b"", 0)
 
 
-def _compare(old: int | None, new: int | None, folder: bytes, depth: int) -> Iterator[DiskChange]:
-    if depth > limits.TREE_DEPTH_MAX:
-        return
-    olds, news = _entries(old), _entries(new)
-    for name in sorted(olds.keys() | news.keys()):
-        was, now = olds.get(name), news.get(name)
-        path = folder + b"/" + name
-        if was is None or now is None or _changed(was.status, now.status):
-            yield _change(path, was, now)
-        yield from _inside(old, new, was, now, path, depth)
+class _Comparison:
+    """One comparison of two trees, and how much of their files it may still read."""
+
+    def __init__(self) -> None:
+        self._left_bytes = limits.DIFF_READ_BYTES_MAX
+
+    def between(self, old: int | None, new: int | None, folder: bytes, depth: int) -> Iterator[DiskChange]:
+        if depth > limits.TREE_DEPTH_MAX:
+            return
+        olds, news = _entries(old), _entries(new)
+        for name in sorted(olds.keys() | news.keys()):
+            was, now = olds.get(name), news.get(name)
+            path = folder + b"/" + name
+            if (
+                was is None
+                or now is None
+                or self._changed(old, new, was, now)
+                or (depth == limits.TREE_DEPTH_MAX and stat.S_ISDIR(now.status.st_mode))
+            ):
+                yield _change(path, was, now)
+            yield from self._inside(old, new, was, now, path, depth)
+
+    def _inside(
+        self, old: int | None, new: int | None, was: _Entry | None, now: _Entry | None, path: bytes, depth: int
+    ) -> Iterator[DiskChange]:
+        was_folder = was is not None and stat.S_ISDIR(was.status.st_mode)
+        now_folder = now is not None and stat.S_ISDIR(now.status.st_mode)
+        if not was_folder and not now_folder:
+            return
+        name = path.rpartition(b"/")[2]
+        with _Opened(name if was_folder else None, old) as one, _Opened(name if now_folder else None, new) as other:
+            yield from self.between(one.fd, other.fd, path, depth + 1)
+
+    def _changed(self, old: int | None, new: int | None, was: _Entry, now: _Entry) -> bool:
+        """What is the same but for the time of its change, which nobody can set, may have had its other time set back:
+        only a look at its content tells. What is too large for that counts as changed.
+        """
+        if (was.status.st_ino, was.status.st_ctime_ns) == (now.status.st_ino, now.status.st_ctime_ns):
+            return False  # a snapshot keeps both
+        if _told(was.status) != _told(now.status):
+            return True
+        assert old is not None
+        assert new is not None
+        if _attributes(old, was.name) != _attributes(new, now.name):
+            return True
+        if stat.S_ISLNK(now.status.st_mode):
+            return os.readlink(was.name, dir_fd=old) != os.readlink(now.name, dir_fd=new)
+        return stat.S_ISREG(now.status.st_mode) and not self._same_content(old, new, now)
+
+    def _same_content(self, old: int, new: int, entry: _Entry) -> bool:
+        if entry.status.st_size > self._left_bytes:
+            return False
+        self._left_bytes -= entry.status.st_size
+        with _file(old, entry.name) as one, _file(new, entry.name) as other:
+            while part := one.read(limits.MIB):
+                if part != other.read(len(part)):
+                    return False
+            return not other.read(1)
 
 
-def _inside(
-    old: int | None, new: int | None, was: _Entry | None, now: _Entry | None, path: bytes, depth: int
-) -> Iterator[DiskChange]:
-    was_folder = was is not None and stat.S_ISDIR(was.status.st_mode)
-    now_folder = now is not None and stat.S_ISDIR(now.status.st_mode)
-    if not was_folder and not now_folder:
-        return
-    name = path.rpartition(b"/")[2]
-    with _Opened(name if was_folder else None, old) as one, _Opened(name if now_folder else None, new) as other:
-        yield from _compare(one.fd, other.fd, path, depth + 1)
+def _told(status: os.stat_result) -> tuple[int, ...]:
+    """What a file says of itself, but for what lies in it. That something in a folder came or went is said there."""
+    own = (status.st_mode, status.st_uid, status.st_gid)
+    return own if stat.S_ISDIR(status.st_mode) else (*own, status.st_size, status.st_mtime_ns, status.st_rdev)
+
+
+def _attributes(folder: int, name: bytes) -> dict[str, bytes]:
+    path = b"/proc/self/fd/%d/%s" % (folder, name)
+    names = os.listxattr(path, follow_symlinks=False)
+    return {one: os.getxattr(path, one, follow_symlinks=False) for one in names}
+
+
+def _file(folder: int, name: bytes) -> BinaryIO:
+    """A regular file, whose disk nobody changes."""
+    return open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder), "rb")
 
 
 class _Opened:
@@ -80,16 +136,6 @@ def _entries(folder: int | None) -> dict[bytes, _Entry]:
     with os.scandir(folder) as found:
         names = [os.fsencode(entry.name) for entry in found]
     return {name: _Entry(name, os.stat(name, dir_fd=folder, follow_symlinks=False)) for name in names}
-
-
-def _changed(was: os.stat_result, now: os.stat_result) -> bool:
-    if (was.st_ino, was.st_ctime_ns) == (now.st_ino, now.st_ctime_ns):
-        return False  # a snapshot keeps both, and the kernel lets nobody set the second
-    if (was.st_mode, was.st_uid, was.st_gid) != (now.st_mode, now.st_uid, now.st_gid):
-        return True
-    if stat.S_ISDIR(now.st_mode):
-        return False  # that something in it came or went is said where it did
-    return (was.st_size, was.st_mtime_ns) != (now.st_size, now.st_mtime_ns)
 
 
 def _change(path: bytes, was: _Entry | None, now: _Entry | None) -> DiskChange:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll.model import limits
 from atoll.model.errors import InvalidArgument, NotFound
 from atoll.node.disks.compare import differences, file_open
 
@@ -40,6 +41,61 @@ def test_added_changed_and_removed(before: Path, tmp_path: Path) -> None:
         ("added", "/new", "file"),
     ]
     assert list(differences(before, before)) == []
+
+
+def copied_with_times(before: Path, tmp_path: Path) -> Path:
+    after = tmp_path / "after"
+    shutil.copytree(before, after, symlinks=True)
+    return after
+
+
+def changed_behind_its_time(file: Path, content: str) -> None:
+    was = file.stat()
+    file.write_text(content)
+    os.utime(file, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+
+def test_a_time_that_was_set_back_hides_no_change(before: Path, tmp_path: Path) -> None:
+    """Of the same size, with the same time: as `touch -r`, `cp -p` and `tar` leave them. The same content is none."""
+    after = copied_with_times(before, tmp_path)
+    assert list(differences(before, after)) == []
+    changed_behind_its_time(after / "changed", "b")
+    changed_behind_its_time(after / "same", "same")
+    link = (after / "link").lstat()
+    (after / "link").unlink()
+    (after / "link").symlink_to("/etc/shadow")
+    os.utime(after / "link", ns=(link.st_atime_ns, link.st_mtime_ns), follow_symlinks=False)
+    assert [(one.change, one.path) for one in differences(before, after)] == [
+        ("changed", "/changed"),
+        ("changed", "/link"),
+    ]
+
+
+def test_what_is_too_large_to_be_read_counts_as_changed(
+    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = copied_with_times(before, tmp_path)
+    monkeypatch.setattr(limits, "DIFF_READ_BYTES_MAX", 2)
+    assert [one.path for one in differences(before, after)] == ["/same"]
+
+
+def test_an_attribute_is_a_change(before: Path, tmp_path: Path) -> None:
+    after = copied_with_times(before, tmp_path)
+    try:
+        os.setxattr(after / "same", "user.mark", b"1")
+        os.setxattr(after / "folder", "user.mark", b"1")
+    except OSError:
+        pytest.skip("this filesystem has no attributes")
+    assert [one.path for one in differences(before, after)] == ["/folder", "/same"]
+
+
+def test_a_folder_too_deep_to_be_looked_into_is_named(
+    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = copied_with_times(before, tmp_path)
+    monkeypatch.setattr(limits, "TREE_DEPTH_MAX", 1)
+    (after / "folder/deep/gone").write_text("other")
+    assert [(one.change, one.path) for one in differences(before, after)] == [("changed", "/folder/deep")]
 
 
 def test_names_that_are_not_text(before: Path, tmp_path: Path) -> None:
