@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import threading
 import time
@@ -14,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from atoll.model.errors import Conflict, NotFound
+from atoll.model import ids
+from atoll.model.errors import Conflict, Internal, NotFound
 from atoll.node.disks import btrfs
 from atoll.node.disks.pool import Pool
 from atoll.node.hashing import file_hash, file_hashes
@@ -29,7 +31,10 @@ def images(data_dir: Path) -> Images:
     return Images(HostNames.of(data_dir), Pool.open(data_dir))
 
 
-def make(images: Images, image_id: str = "one", *, passing: bool = False) -> Image:
+SLEEPER = ids.mint(ids.SANDBOX, 0, bytes(16))
+
+
+def make(images: Images, image_id: str = "one", *, passing: bool = False, sandbox_id: str = "") -> Image:
     folder = images.begin(image_id)
     (folder / "pages.img").write_bytes(b"p" * 3_000_000)
     (folder / "checkpoint.img").write_bytes(b"c" * 1000)
@@ -37,7 +42,8 @@ def make(images: Images, image_id: str = "one", *, passing: bool = False) -> Ima
     btrfs.subvolume_create(source)
     (source / "kept").write_text("kept")
     images.disk_take(image_id, source)
-    image = Image(image_id, Boot("h", "/a", "/r"), "token", "runsc", cpu_features(), file_hashes(folder))
+    boot = Boot("h", "/a", "/r")
+    image = Image(image_id, boot, "token", "runsc", cpu_features(), file_hashes(folder), sandbox_id=sandbox_id)
     images.finish(image, passing=passing)
     return image
 
@@ -86,12 +92,124 @@ def test_a_passing_image_is_there_at_once(images: Images) -> None:
     assert images.known() == []
 
 
-@pytest.mark.parametrize("damage", ["", "[]", "{}", '{"boot": 1}', "{"])
+@pytest.mark.parametrize("damage", ["", "[]", "{}", '{"boot": 1}', "{", "1", "null"])
 def test_a_damaged_manifest_is_refused(images: Images, damage: str) -> None:
-    make(images)
+    """And still it is known who sleeps in the image."""
+    make(images, sandbox_id=SLEEPER)
     (images.memory_path("one") / "manifest.json").write_text(damage)
     with pytest.raises(Conflict):
         images.find("one")
+    assert images.sleeper("one") == SLEEPER
+
+
+def test_an_image_of_a_sleep_that_names_nobody_is_found(images: Images) -> None:
+    pause = ids.mint(ids.PAUSE, 0, bytes(16))
+    make(images, pause, sandbox_id=SLEEPER)
+    assert images.nameless() == []
+    (images.memory_path(pause) / "manifest.json").write_text("")
+    assert images.nameless() == []
+    (images.memory_path(pause) / "sandbox").unlink()
+    assert images.nameless() == [pause]
+
+
+def refused(images: Images, image_id: str) -> str:
+    with pytest.raises(Conflict) as caught:
+        images.find(image_id)
+    return caught.value.code
+
+
+def test_a_changed_or_exchanged_disk_is_refused(images: Images) -> None:
+    make(images)
+    make(images, "other")
+    disk, other = images.disk_path("one"), images.disk_path("other")
+    btrfs.read_only_set(disk, False)
+    (disk / "kept").write_text("KEPT")
+    btrfs.read_only_set(disk, True)
+    assert refused(images, "one") == "image_damaged"
+    btrfs.subvolume_delete(other)
+    btrfs.snapshot_create(disk, other, read_only=True)
+    assert refused(images, "other") == "image_damaged"
+
+
+def test_the_use_of_an_image_does_not_change_its_disk(images: Images) -> None:
+    """To take a disk of it, to let go of that, and whatever its flags are."""
+    image = make(images)
+    disk = images.disk_path("one")
+    copy = disk.parent.parent / "sandboxes" / "copy"
+    btrfs.snapshot_create(disk, copy)
+    (copy / "more").write_text("more")
+    btrfs.sync(copy)
+    btrfs.subvolume_delete(copy)
+    images.copy(image, "two")
+    btrfs.read_only_set(disk, False)
+    btrfs.read_only_set(disk, True)
+    btrfs.sync(disk)
+    assert images.find("one") == image
+    assert images.find("two").disk != images.find("one").disk
+
+
+def test_an_image_of_an_earlier_version_does_not_name_its_disk(images: Images) -> None:
+    make(images)
+    manifest = images.memory_path("one") / "manifest.json"
+    raw = json.loads(manifest.read_text())
+    assert raw.pop("disk")
+    manifest.write_text(json.dumps(raw))
+    assert images.find("one").disk == ""
+
+
+def test_two_who_remove_an_image_at_once_both_succeed(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(images)
+    both = threading.Barrier(2, timeout=10)
+    real = btrfs.subvolume_delete
+
+    def delete(path: Path) -> None:
+        both.wait()
+        real(path)
+
+    monkeypatch.setattr(btrfs, "subvolume_delete", delete)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(images.remove, ["one", "one"]))
+    assert images.known() == []
+    assert not images.disk_path("one").exists()
+
+
+def test_a_disk_that_does_not_go_is_told_in_our_words_and_keeps_no_server_from_starting(
+    images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(images)
+
+    def fail(path: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(btrfs, "subvolume_delete", fail)
+        with pytest.raises(Internal) as caught:
+            images.remove("one")
+        assert caught.value.code == "disk_failed"
+        images.sweep()
+    images.sweep()
+    assert not images.disk_path("one").exists()
+
+
+def test_accounting_records_of_disks_that_are_gone_go_too(images: Images) -> None:
+    """The kernel leaves that of a disk whose content outlived it in another."""
+    make(images)
+    first, second = images.disk_path("one"), images.disk_path("one").with_name("second")
+    writer = first.parent.parent / "sandboxes" / "one"
+    (writer / "large").write_bytes(b"x" * 100_000)
+    btrfs.sync(writer)
+    btrfs.snapshot_create(writer, second)
+    gone = [btrfs.subvolume_id(one) for one in (writer, first, second)]
+    for one in (writer, first, second):
+        btrfs.subvolume_delete(one)
+        assert btrfs.wait_cleaned(first.parent, gone[:1])
+    assert btrfs.wait_cleaned(first.parent, gone)
+    lives = first.parent.parent
+    for _ in range(2):
+        btrfs.quota_sweep(lives)
+        groups = {path.name for path in (btrfs._sysfs(lives) / "qgroups").glob("0_*")}
+        assert not {f"0_{one}" for one in gone} & groups
+        assert groups, "those of what lives stay"
 
 
 def test_a_cut_or_missing_file_is_noticed(images: Images) -> None:
@@ -149,7 +267,7 @@ def no_room(at: int, lasting: bool) -> Iterator[None]:
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
 def test_a_disk_that_cannot_be_lent_is_not_lost(images: Images, at: int, lasting: bool) -> None:
     """Whatever the step without room: the image is whole, and the next who asks for its disk gets it."""
-    make(images)
+    make(images, sandbox_id=SLEEPER)
     target = images.disk_path("one").parent.parent / "sandboxes" / "box"
     with no_room(at, lasting), pytest.raises(OSError, match="No space"):
         images.disk_lend("one", target)
@@ -164,7 +282,7 @@ def test_a_disk_that_cannot_be_lent_is_not_lost(images: Images, at: int, lasting
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_disk_that_cannot_be_kept_leaves_its_copy(images: Images, at: int, lasting: bool) -> None:
-    make(images)
+    make(images, sandbox_id=SLEEPER)
     box = images.disk_path("one").parent.parent / "sandboxes" / "one"
     with no_room(at, lasting), pytest.raises(OSError, match="No space"):
         images.disk_keep("one", box)
@@ -178,7 +296,7 @@ def test_a_look_at_all_disks_leaves_alone_what_is_about_to_change_places(
     images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the two disks one would be taken for what a killed server left."""
-    make(images)
+    make(images, sandbox_id=SLEEPER)
     half, go_on = threading.Event(), threading.Event()
     real = btrfs.read_only_set
 

@@ -88,7 +88,8 @@ async def _collected(layout: Layout) -> Sequence[Item]:
     with data_lock(layout.data):
         host = await host_open(layout)
         entries = host.journal.read()
-        return await inventory.sweep(host, {entry.box_id for entry in entries}, {entry.slot for entry in entries})
+        boxes, slots = {entry.box_id for entry in entries}, {entry.slot for entry in entries}
+        return [*await inventory.sweep(host, boxes, slots), *await inventory.sweep_nameless(host)]
 
 
 def _show_removed(items: Sequence[Item], as_json: bool) -> None:

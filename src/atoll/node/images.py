@@ -4,9 +4,10 @@
     <data>/images/<id>/          the memory's files, and manifest.json, written last
 
 A memory image restores without a word of complaint when a byte of it was flipped, and a disk that changed since goes
-unnoticed. So the manifest has a hash of each file, and the disk is made read-only in the same pause. It also says what
-must be the same again for a restore: the guest's command line and mounts, the version of the runtime and the features
-of the processor. A folder without a manifest is what a killed server left, and is removed at the next start.
+unnoticed. So the manifest has a hash of each file, and the disk is made read-only in the same pause; the manifest of a
+snapshot says which subvolume that is and when it last changed. It also says what must be the same again for a restore:
+the guest's command line and mounts, the version of the runtime and the features of the processor. A folder without a
+manifest is what a killed server left, and is removed at the next start.
 
 A paused sandbox is an image that names it. Its disk is the sandbox's own, not a copy, because the kernel charges what
 was written to the subvolume that wrote it: on a copy the sandbox's quota would begin anew with every pause. Where the
@@ -26,16 +27,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from atoll.model import limits
-from atoll.model.errors import Conflict, NotFound
+import structlog
+
+from atoll.model import ids, limits
+from atoll.model.errors import AtollError, Conflict, NotFound
 from atoll.node.disks import btrfs
-from atoll.node.disks.pool import Pool, pool_full
+from atoll.node.disks.pool import Pool, meaning, pool_full
 from atoll.node.imagekey import ImageKey
 from atoll.node.names import HostNames
 from atoll.node.outflow import memory_open
 
 FORMAT = 2
 _STAND_BY = "+"
+_SLEEPER = "sandbox"  # a file with the id of who sleeps here, should the manifest be damaged
+
+log = structlog.get_logger("atoll.node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,10 @@ class Image:
     memory_bytes: int = 0
     disk_bytes: int = 0
     """What the sandbox had written to its disk."""
+    disk: str = field(default="", compare=False)
+    """Which subvolume its disk is, as of which change. Empty for a paused sandbox, whose disk changes places with its
+    copy, and where an earlier version wrote the manifest.
+    """
     format: int = FORMAT
 
     @property
@@ -87,10 +97,10 @@ class Images:
         self._folder = names.data / "images"
         self.key = ImageKey(names.data / "images.key")
         self._disks = pool.root / "snapshots"
-        self._verified: set[str] = set()
         self._looking: dict[str, threading.Lock] = {}
         self._seals: dict[str, Marks] = {}
         self._changing_places = threading.RLock()
+        self._removals = 0
         self._kept: dict[str, int] = {}
         """The memory that the largest file of an image is in, where that is not on the disk."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -205,7 +215,6 @@ class Images:
     def forget(self, image_id: str) -> None:
         """From here on the image does not exist; what is left of it goes with `remove`."""
         (self.memory_path(image_id) / "manifest.json").unlink(missing_ok=True)
-        self._verified.discard(image_id)
         self._looking.pop(image_id, None)
         self._seals.pop(image_id, None)
 
@@ -215,18 +224,21 @@ class Images:
     def finish(self, image: Image, *, passing: bool = False) -> None:
         """The manifest: from here on the image exists, also after a crash of the host.
 
-        One that is only passing is thrown away at the next start in any case. So it need not reach the disk, and what
-        it is was seen a moment ago.
+        One that is only passing is thrown away at the next start in any case. So it need not reach the disk.
         """
         folder = self.memory_path(image.id)
+        if image.sandbox_id:
+            (folder / _SLEEPER).write_text(image.sandbox_id)
+        else:
+            image = replace(image, disk=btrfs.content_mark(self.disk_path(image.id)))
         if passing:
             self.warm(image.id)
             (folder / "manifest.json").write_text(json.dumps(asdict(image)))
-            self._verified.add(image.id)
             return
         # All at once: the disk then has one log to write, and not one for each of them.
-        with ThreadPoolExecutor(max(1, len(image.files))) as threads:
-            list(threads.map(_sync, [folder / name for name in image.files]))
+        names = [*image.files, *([_SLEEPER] if image.sandbox_id else [])]
+        with ThreadPoolExecutor(max(1, len(names))) as threads:
+            list(threads.map(_sync, [folder / name for name in names]))
         fresh = folder / "manifest.tmp"
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(fd, "w") as file:
@@ -246,30 +258,59 @@ class Images:
         """What the manifest says; NotFound if there is no such image, Conflict if it cannot be read."""
         path = self.memory_path(image_id) / "manifest.json"
         try:
-            raw = json.loads(path.read_text())
-            boot = Boot(**raw.pop("boot"))
-            image = Image(boot=boot, **raw)
+            image = _read(path)
         except FileNotFoundError:
             raise NotFound("there is no such image", code="image_not_found") from None
-        except (ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise Conflict("the image's manifest is damaged", code="image_damaged", detail=repr(error)) from None
         with contextlib.suppress(OSError):
             self.settle(image_id)
         if image.format != FORMAT or not self.disk_path(image_id).is_dir():
             raise Conflict("the image is of another version, or its disk is gone", code="image_damaged")
+        if image.disk and image.disk != self._disk_mark(image_id):
+            raise Conflict(
+                "the image's disk was changed or replaced since it was made",
+                code="image_damaged",
+                hint="It cannot be used any more; go back to another snapshot.",
+                detail=image_id,
+            )
         return image
 
+    def _disk_mark(self, image_id: str) -> str:
+        try:
+            return btrfs.content_mark(self.disk_path(image_id))
+        except OSError:
+            return "none"
+
+    def sleeper(self, image_id: str) -> str:
+        """Which sandbox sleeps in an image, as far as anything of it still says so, else nothing."""
+        folder = self.memory_path(image_id)
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+            return _read(folder / "manifest.json").sandbox_id
+        with contextlib.suppress(OSError, ValueError):
+            name = (folder / _SLEEPER).read_text()
+            return name if ids.is_id(ids.SANDBOX, name) else ""
+        return ""
+
+    def nameless(self) -> list[str]:
+        """Images of paused sandboxes that do not say any more whose they are: nobody can wake up in them."""
+        return [one for one in self.known() if ids.is_id(ids.PAUSE, one) and not self.sleeper(one)]
+
     def verify(self, image: Image) -> None:
-        """Every file is there and is what was written; looked at once in the life of a server, whoever asks."""
+        """Every file is there and is what was written. It is read once in the life of a server, whoever asks, and again
+        whenever somebody has touched it.
+        """
         with self._looking.setdefault(image.id, threading.Lock()):
-            if image.id not in self._verified:
-                if not self._is_sealed(image):
-                    self._look(image)
-                self._verified.add(image.id)
+            if not self._is_sealed(image):
+                before: Marks = {}
+                with contextlib.suppress(FileNotFoundError):  # the look says which is missing
+                    before = self._marks(image)
+                self._look(image)
+                self._seals[image.id] = before  # and not of now: it may have been touched behind the look
 
     def verify_but(self, image: Image, bulk: str) -> None:
         """The same of all files but one."""
-        if image.id not in self._verified and not self._is_sealed(image):
+        if not self._is_sealed(image):
             self._look(image, but=bulk)
 
     def seal(self, image: Image) -> None:
@@ -301,15 +342,26 @@ class Images:
                 )
 
     def remove(self, image_id: str) -> None:
-        """Idempotent. The manifest goes first: what is left without it is nobody's."""
+        """Idempotent, also where two do it at once. The manifest goes first: what is left without it is nobody's."""
         folder = self.memory_path(image_id)
-        self.forget(image_id)
-        for disk in (self.disk_path(image_id), self._stand_by(image_id)):
-            if btrfs.is_subvolume(disk):
-                btrfs.subvolume_delete(disk)
-        shutil.rmtree(folder, ignore_errors=True)
-        if (kept := self._kept.pop(image_id, None)) is not None:
-            os.close(kept)
+        with meaning("the image"):
+            self.forget(image_id)
+            try:
+                for disk in (self.disk_path(image_id), self._stand_by(image_id)):
+                    with contextlib.suppress(FileNotFoundError):
+                        if btrfs.is_subvolume(disk):
+                            btrfs.subvolume_delete(disk)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                if (kept := self._kept.pop(image_id, None)) is not None:
+                    os.close(kept)
+        self._removals += 1
+        if self._removals % limits.QUOTA_SWEEP_EVERY == 0:
+            self._quota_sweep()
+
+    def _quota_sweep(self) -> None:
+        with contextlib.suppress(OSError):
+            btrfs.quota_sweep(self._disks)
 
     def known(self) -> list[str]:
         return sorted(path.parent.name for path in self._folder.glob("*/manifest.json"))
@@ -321,7 +373,15 @@ class Images:
         for folder in (self._folder, self._disks):
             for entry in folder.iterdir():
                 if entry.name not in known:
-                    self.remove(entry.name)
+                    self._remove_rest(entry.name)
+        self._quota_sweep()
+
+    def _remove_rest(self, image_id: str) -> None:
+        """One that does not go keeps no server from starting; the next start tries again."""
+        try:
+            self.remove(image_id)
+        except AtollError as error:
+            log.warning("what is left of an image does not go", image=image_id, error=repr(error), detail=error.detail)
 
 
 def restore_refusal(image: Image, runtime_version: str, features: str) -> Conflict | None:
@@ -332,13 +392,13 @@ def restore_refusal(image: Image, runtime_version: str, features: str) -> Confli
         return Conflict(
             f"the snapshot's memory is of runtime {image.runtime_version}, and this is {runtime_version}",
             code="image_mismatch",
-            hint="Its disk can still be used: create from it with memory=false.",
+            hint="Its disk can still be used, with memory=false (--disk-only on the command line).",
         )
     if image.cpu_features != features:
         return Conflict(
             "the snapshot's memory was made on a processor with other features",
             code="image_mismatch",
-            hint="Its disk can still be used: create from it with memory=false.",
+            hint="Its disk can still be used, with memory=false (--disk-only on the command line).",
         )
     return None
 
@@ -350,6 +410,14 @@ def cpu_features() -> str:
         if name.strip() in ("flags", "Features"):
             return hashlib.sha256(" ".join(sorted(rest.split())).encode()).hexdigest()[:16]
     return "unknown"
+
+
+def _read(manifest: Path) -> Image:
+    raw = json.loads(manifest.read_text())
+    image = Image(boot=Boot(**raw.pop("boot")), **raw)
+    if not isinstance(image.files, dict) or not isinstance(image.sandbox_id, str):
+        raise TypeError("not a manifest")
+    return image
 
 
 def _sync(path: Path) -> None:

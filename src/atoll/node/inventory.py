@@ -72,6 +72,14 @@ async def sweep(host: Host, boxes: Collection[str], slots: Collection[str]) -> l
     return found
 
 
+async def sweep_nameless(host: Host) -> list[Item]:
+    """Remove images of paused sandboxes that do not say any more whose they are, and say which they were."""
+    found = [Item("image", image_id) for image_id in await asyncio.to_thread(host.images.nameless)]
+    for item in found:
+        await asyncio.to_thread(host.images.remove, item.name)
+    return found
+
+
 def unmount_below(folder: Path) -> None:
     """Take down what is mounted below a folder that is about to go; runsc keeps a namespace mounted in its root."""
     for item in sorted(_mounts_below(folder), reverse=True):

@@ -63,12 +63,27 @@ class Snapshots:
         """Find the paused sandboxes again, before anything else is looked at."""
         self._host.images.settle_all()
         for image_id in self._host.images.known():
-            if not ids.is_id(ids.PAUSE, image_id):
-                continue
-            try:
-                self.paused[self._host.images.find(image_id).sandbox_id] = image_id
-            except AtollError as error:
-                log.error("a paused sandbox cannot be read", image=image_id, error=repr(error), detail=error.detail)
+            if ids.is_id(ids.PAUSE, image_id) and (sandbox_id := self._sleeper(image_id)):
+                if older := self.paused.get(sandbox_id):
+                    self._drop(older)
+                self.paused[sandbox_id] = image_id
+
+    def _sleeper(self, image_id: str) -> str:
+        """Who sleeps in an image, also in one that cannot be used any more: it can still be told why, and be killed."""
+        try:
+            return self._host.images.find(image_id).sandbox_id
+        except AtollError as error:
+            sandbox_id = self._host.images.sleeper(image_id)
+            whose = {"image": image_id, "sandbox_id": sandbox_id}
+            log.error("a paused sandbox cannot be woken", **whose, error=repr(error), detail=error.detail)
+            return sandbox_id
+
+    def _drop(self, image_id: str) -> None:
+        """From an earlier sleep of a sandbox, of which it has woken since."""
+        try:
+            self._host.images.remove(image_id)
+        except AtollError as error:
+            log.error("an old image does not go", image=image_id, error=repr(error), detail=error.detail)
 
     # --- images ---
 
@@ -128,7 +143,7 @@ class Snapshots:
     def _diff_now(self, before: str, sandbox_id: str, items_max: int) -> list[DiskChange]:
         images = self._host.images
         if sandbox_id in self.paused:
-            return self._differences(before, images.disk_path(self.paused[sandbox_id]), items_max)
+            return self._differences(before, images.disk_path(images.find(self.paused[sandbox_id]).id), items_max)
         # A disk that does not change while it is looked at: without a manifest it is nobody's, whatever happens.
         moment = ids.mint(ids.PAUSE, time.time_ns() // 1_000_000, secrets.token_bytes(16))
         box_id = self._instance(sandbox_id).entry.box_id

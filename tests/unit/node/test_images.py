@@ -66,14 +66,43 @@ def test_what_was_written_here_and_not_touched_is_not_read_again(
     images.verify(image)
 
 
-def test_what_was_touched_since_is_looked_at(written: tuple[Images, Image, Path]) -> None:
-    """Also if it has its size and its time again: of the other time nobody but the kernel decides."""
-    images, image, file = written
+def touch(file: Path) -> None:
+    """Change it so that it has its size and its time again: of the other time nobody but the kernel decides."""
     before = file.stat()
     file.write_bytes(b"MEMORY")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     while file.stat().st_ctime_ns == before.st_ctime_ns:  # the kernel's clock for files has a tick of milliseconds
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_what_was_used_and_then_touched_is_looked_at_again(
+    sealed: bool, written: tuple[Images, Image, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was not touched is looked at once, whether or not this server wrote it."""
+    images, image, file = written
+    if not sealed:
+        images.forget(image.id)
+    looked: list[Path] = []
+    real = images.key.matches
+
+    def look(path: Path, told: str) -> bool:
+        looked.append(path)
+        return real(path, told)
+
+    monkeypatch.setattr(images.key, "matches", look)
+    images.verify(image)
+    images.verify(image)
+    assert looked == ([] if sealed else [file])
+    touch(file)
+    for _ in range(2):
+        with pytest.raises(Conflict):
+            images.verify(image)
+
+
+def test_what_was_touched_since_is_looked_at(written: tuple[Images, Image, Path]) -> None:
+    images, image, file = written
+    touch(file)
     with pytest.raises(Conflict) as caught:
         images.verify(image)
     assert caught.value.code == "image_damaged"

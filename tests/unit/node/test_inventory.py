@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from atoll.node.inventory import Item, orphans
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from atoll.node.inventory import Item, orphans, sweep_nameless
 
 ITEMS = [
     Item("cgroup", "atoll-x/bxknown", "bxknown"),
@@ -20,3 +25,11 @@ def test_orphans_are_what_no_box_and_no_slot_claims() -> None:
 
 def test_the_servers_own_mount_belongs_to_no_box() -> None:
     assert Item("mount", "/data/pool") not in orphans(ITEMS, boxes=(), slots=())
+
+
+@pytest.mark.anyio
+async def test_images_that_say_nothing_of_their_sandbox_are_removed_and_listed() -> None:
+    removed: list[str] = []
+    host: Any = SimpleNamespace(images=SimpleNamespace(nameless=lambda: ["pa1", "pa2"], remove=removed.append))
+    assert await sweep_nameless(host) == [Item("image", "pa1"), Item("image", "pa2")]
+    assert removed == ["pa1", "pa2"]

@@ -9,6 +9,8 @@ from typing import Any, cast
 import anyio
 import pytest
 
+from atoll.model import ids
+from atoll.model.errors import Conflict
 from atoll.node.snapshots import Snapshots
 
 pytestmark = pytest.mark.anyio
@@ -59,3 +61,26 @@ async def test_who_needs_the_disk_of_a_paused_sandbox_waits_until_it_is_in_its_p
         assert not seen
         going_on.set()
     assert seen == [f"{image_id} kept", f"{image_id} removed"]
+
+
+async def test_a_paused_sandbox_whose_image_is_damaged_is_still_one_and_sleeps_in_the_newest() -> None:
+    """So that its resume says why not, and its kill removes the image; nobody can say whose a nameless one is."""
+    sandbox_id = ids.mint(ids.SANDBOX, 0, bytes(16))
+    old, new, nameless = (ids.mint(ids.PAUSE, moment, bytes(16)) for moment in (1, 2, 3))
+    removed: list[str] = []
+
+    def find(_image_id: str) -> Any:
+        raise Conflict("the image's manifest is damaged", code="image_damaged")
+
+    images = SimpleNamespace(
+        settle_all=lambda: None,
+        known=lambda: [old, new, nameless],
+        find=find,
+        sleeper=lambda image_id: "" if image_id == nameless else sandbox_id,
+        remove=removed.append,
+    )
+    host: Any = SimpleNamespace(images=images)
+    snapshots = Snapshots(host, cast(Any, None), {}, cast(Any, None))
+    snapshots.recover()
+    assert snapshots.paused == {sandbox_id: new}
+    assert removed == [old]
