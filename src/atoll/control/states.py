@@ -196,7 +196,8 @@ class States:
                 return await self._restore(sandbox, principal, order, None)
             sandbox = await self._resume(sandbox, principal, None)
             with anyio.CancelScope(shield=True):
-                await self._node.sandbox_rollback(order)
+                async with self._metering.renewing(sandbox.id):
+                    await self._node.sandbox_rollback(order)
             return await self._ledger.find(principal.owner, sandbox.id)
 
     async def put_to_sleep(self, sandbox_id: str, action: DeadlineAction, why: SleepReason) -> None:

@@ -2,12 +2,16 @@
 
 One task samples all sandboxes that run, every so often. Counting goes on from the moment up to which the database says
 that it has been done, whichever server did it; see `model.usage`. A sandbox that ends is sampled once more.
+
+What a node says is a total, so an older total that is written after a newer one would be taken for a counter that has
+begun anew. Therefore one counts at a time, and what it has sampled is written only where nobody else has counted since.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -26,7 +30,7 @@ from atoll.control.store.usage import Reading as Reading
 from atoll.control.store.usage import UsageFilter as UsageFilter
 from atoll.control.store.usage import UsageSum
 from atoll.model import limits
-from atoll.model.errors import InvalidArgument, LimitExceeded
+from atoll.model.errors import InvalidArgument, LimitExceeded, Unavailable
 from atoll.model.lifecycle import SleepReason, State
 from atoll.model.quota import Quota, has_budget
 from atoll.model.sandbox import Budget, Sandbox
@@ -61,7 +65,10 @@ class Metering:
         self.jumps = ClockJumps(store, clock)
         self._awaited: datetime | None = None
         self._changed = anyio.Event()
+        self._counting = anyio.Lock()
         self._counted_at: datetime | None = None
+        self._renewed: set[str] = set()
+        """Those whose counters are being replaced."""
         self._verdict = Verdict()
 
     async def recover(self) -> None:
@@ -126,30 +133,56 @@ class Metering:
 
     async def count(self) -> None:
         """Bring the record of all that runs up to now."""
+        async with self._counting:
+            await self._count()
+
+    async def _count(self) -> None:
         begun_at = self._clock.now()  # who comes from here on may not be counted
-        metered = [meter.sandbox_id for meter in await self._store.read(rows.meters)]
         await self.jumps.settle()
+        known = {meter.sandbox_id: meter.at for meter in await self._store.read(rows.meters)}
+        metered = [sandbox_id for sandbox_id in known if sandbox_id not in self._renewed]
         if metered:
             with anyio.move_on_after(limits.SAMPLE_S_MAX):
                 samples = await self._node.sample(metered)
                 # The moment is taken after the sample: time that passed since is counted next time, none twice.
-                await self._store.write(rows.count, dict(samples), self._clock.now())
+                await self._store.write(rows.count, dict(samples), self._clock.now(), known)
         self._counted_at = begun_at
 
     async def last(self, sandbox_id: str) -> None:
-        """Count a sandbox that is about to sleep, for the last time. It does whether this succeeds or not."""
-        await self._store.write(rows.close_meter, sandbox_id, await self.reading(sandbox_id))
+        """Count a sandbox that is about to sleep, for the last time. It does whether this succeeds or not.
+
+        Its meter ends when it sleeps: where that fails, it runs on with the counters that it has.
+        """
+        await self._store.write(rows.count_last, sandbox_id, await self.reading(sandbox_id))
+
+    @asynccontextmanager
+    async def renewing(self, sandbox_id: str) -> AsyncIterator[None]:
+        """While the block puts a running sandbox into another box, whose CPU is counted from zero, none is counted."""
+        self._renewed.add(sandbox_id)
+        try:
+            await self.last(sandbox_id)
+            yield
+            try:
+                await self._store.write(rows.renew_meter, sandbox_id)
+            except Unavailable as error:  # it is done, and a total that is smaller than before says so by itself
+                log.warning("meter_not_renewed", sandbox_id=sandbox_id, error=repr(error))
+        finally:
+            self._renewed.discard(sandbox_id)
 
     async def reading(self, sandbox_id: str) -> Reading:
-        """What a sandbox that is about to go has used, for whoever closes its meter."""
+        """What a sandbox that is about to go has used, for whoever closes its meter.
+
+        The moment is taken before the sample: whoever has seen more by the time that this is written has a later one.
+        """
         sample: Sample | None = None
         await self.jumps.settle()
+        read_at = self._clock.now()
         with anyio.move_on_after(limits.SAMPLE_LAST_S_MAX):
             try:
                 sample = (await self._node.sample([sandbox_id])).get(sandbox_id)
             except Exception as error:
                 log.warning("last_sample_failed", sandbox_id=sandbox_id, error=repr(error))
-        return Reading(sample, self._clock.now())
+        return Reading(sample, read_at)
 
     async def query(self, wanted: UsageFilter) -> list[UsageRow]:
         """Sums over what has been used, up to a moment ago; one row too many says that there are more."""
@@ -165,8 +198,10 @@ class Metering:
 
     async def _refresh(self) -> None:
         """Whoever asks hears what was used up to a moment ago."""
-        if self._counted_at is None or self._clock.now() - self._counted_at > timedelta(seconds=FRESH_S):
-            await self.count()
+        asked_at = self._clock.now()
+        async with self._counting:  # whoever waited for another's count may need none of its own
+            if self._counted_at is None or asked_at - self._counted_at > timedelta(seconds=FRESH_S):
+                await self._count()
 
 
 def _check(wanted: UsageFilter) -> None:

@@ -9,6 +9,7 @@ all of them and leaves none of its own behind.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import time
@@ -173,7 +174,7 @@ class CgroupsV2:
         )
 
     def cpu_s(self, name: str) -> float:
-        return _field(self._root / name / "cpu.stat", "usage_usec") / 1e6
+        return _field(self._root / name / "cpu.stat", "usage_usec", exact=True) / 1e6
 
     def memory_gauge(self, name: str) -> MemoryGauge:
         folder = self._root / name
@@ -254,7 +255,7 @@ class CgroupsV1:
 
     def cpu_s(self, name: str) -> float:
         cpu = self._of.get("cpuacct")
-        return _number(cpu / name / "cpuacct.usage") / 1e9 if cpu else 0.0
+        return _number(cpu / name / "cpuacct.usage", exact=True) / 1e9 if cpu else 0.0
 
     def memory_gauge(self, name: str) -> MemoryGauge:
         folder = self._of["memory"] / name
@@ -355,19 +356,28 @@ def _write(path: Path, value: str) -> None:
         os.close(fd)
 
 
-def _number(path: Path) -> int:
+def _number(path: Path, *, exact: bool = False) -> int:
     try:
         return int(path.read_text())
-    except (OSError, ValueError):  # ENOENT, or ENODEV if the group goes while it is being read
+    except (OSError, ValueError) as error:  # ENOENT, or ENODEV if the group goes while it is being read
+        _check_gone(error, exact)
         return 0
 
 
-def _field(path: Path, name: str) -> int:
+def _field(path: Path, name: str, *, exact: bool = False) -> int:
     try:
         lines = path.read_text().splitlines()
-    except OSError:  # as above
+    except OSError as error:  # as above
+        _check_gone(error, exact)
         return 0
     return next((int(line.split()[1]) for line in lines if line.split()[0] == name), 0)
+
+
+def _check_gone(error: OSError | ValueError, exact: bool) -> None:
+    """Raise it where nothing is not good enough and the group is there: a total that is taken for zero because no file
+    could be opened would be counted once more when the next one can."""
+    if exact and isinstance(error, OSError) and error.errno not in (errno.ENOENT, errno.ENODEV):
+        raise error
 
 
 def _pids(folder: Path) -> list[int]:

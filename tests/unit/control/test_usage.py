@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from atoll.control.snapshots import SnapshotSpec
 from atoll.control.usage import UsageFilter
 from atoll.model import limits
 from atoll.model.errors import Conflict, InvalidArgument, LimitExceeded, NotFound, OutOfSpace
@@ -52,22 +53,119 @@ async def test_who_came_while_others_were_counted_is_not_taken_for_counted(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metering = world.control.accounts.usage
-    settle = metering.jumps.settle
-    with anyio.fail_after(5):
-        while metering._awaited is None:  # the first round is over
-            await anyio.sleep(0.005)
+    await first_round(world)
+    early, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    sample = world.node.sample
 
-    async def settle_slowly() -> None:
+    async def sample_slowly(sandbox_ids: Any) -> Any:
         """Who is counted is known by now; meanwhile another comes, and time passes."""
         monkeypatch.undo()
         sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
         world.node.samples[sandbox.id] = Sample(cpu_s=7)
         await world.clock.advance(30)
-        await settle()
+        assert list(sandbox_ids) == [early.id]
+        return await sample(sandbox_ids)
 
-    monkeypatch.setattr(metering.jumps, "settle", settle_slowly)
+    monkeypatch.setattr(world.node, "sample", sample_slowly)
     await metering.count()
-    assert (await used(world)).wall_s == 30
+    assert (await used(world)).wall_s == 60
+
+
+async def first_round(world: Any) -> None:
+    with anyio.fail_after(5):
+        while world.control.accounts.usage._awaited is None:
+            await anyio.sleep(0.005)
+
+
+async def test_cpu_is_counted_once_though_an_older_sample_comes_last(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two count at once: a total that was read before another and written after it would look like a new counter."""
+    metering, sample = world.control.accounts.usage, world.node.sample
+    await first_round(world)
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    world.node.samples[sandbox.id] = Sample(cpu_s=10, egress_bytes=100)
+    held = anyio.Event()
+
+    async def sample_slowly(sandbox_ids: Any) -> Any:
+        monkeypatch.undo()
+        read = await sample(sandbox_ids)
+        await held.wait()
+        return read
+
+    monkeypatch.setattr(world.node, "sample", sample_slowly)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(metering.count)
+        await world.clock.advance(5)
+        world.node.samples[sandbox.id] = Sample(cpu_s=11, egress_bytes=110)
+        tasks.start_soon(metering.count)
+        await world.clock.advance(5)
+        held.set()
+    await world.clock.advance(5)
+    total = await used(world)
+    assert (total.wall_s, total.cpu_s, total.egress_bytes) == (15, 11, 110)
+
+
+async def test_a_pause_and_a_wake_up_during_a_count_count_nothing_twice(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metering, sample = world.control.accounts.usage, world.node.sample
+    await first_round(world)
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    await world.clock.advance(5)
+    world.node.samples[sandbox.id] = Sample(cpu_s=10)
+
+    async def sample_slowly(sandbox_ids: Any) -> Any:
+        monkeypatch.undo()
+        read = await sample(sandbox_ids)
+        await world.control.states.pause(world.me, sandbox.id)
+        await world.clock.advance(5)
+        world.node.samples[sandbox.id] = Sample()
+        await world.control.states.resume(world.me, sandbox.id)
+        await world.clock.advance(5)
+        return read
+
+    monkeypatch.setattr(world.node, "sample", sample_slowly)
+    await metering.count()
+    world.node.samples[sandbox.id] = Sample(cpu_s=1)
+    await world.clock.advance(5)
+    total = await used(world)
+    assert (total.wall_s, total.cpu_s) == (15, 11)
+
+
+async def test_a_pause_that_fails_counts_nothing_twice(world: Any) -> None:
+    """It runs on in the same box, whose counters go on."""
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    await world.clock.advance(5)
+    world.node.samples[sandbox.id] = Sample(cpu_s=10)
+    world.node.pause_errors = [OutOfSpace("full")]
+    with pytest.raises(OutOfSpace):
+        await world.control.states.pause(world.me, sandbox.id)
+    await world.clock.advance(5)
+    world.node.samples[sandbox.id] = Sample(cpu_s=12)
+    total = await used(world)
+    assert (total.wall_s, total.cpu_s) == (10, 12)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_what_was_used_before_a_rollback_counts(world: Any, fails: bool) -> None:
+    """After it another box counts from zero; one that fails leaves the box that there was."""
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    snapshot = await world.control.snapshots.take(world.me, sandbox.id, SnapshotSpec())
+    world.node.samples[sandbox.id] = Sample(cpu_s=1, egress_bytes=10)
+    await used(world)
+    await world.clock.advance(5)
+    world.node.samples[sandbox.id] = Sample(cpu_s=10, egress_bytes=100)
+    if fails:
+        world.node.images.clear()
+        with pytest.raises(NotFound):
+            await world.control.states.rollback(world.me, sandbox.id, snapshot)
+    else:
+        await world.control.states.rollback(world.me, sandbox.id, snapshot)
+    await world.clock.advance(5)
+    world.node.samples[sandbox.id] = Sample(cpu_s=15, egress_bytes=101)
+    total = await used(world)
+    assert (total.wall_s, total.cpu_s, total.egress_bytes) == (10, 15 if fails else 25, 101)
 
 
 async def test_what_was_read_before_the_end_counts_though_the_end_is_tried_again(world: Any) -> None:

@@ -87,6 +87,20 @@ def test_a_group_that_goes_while_it_is_read_counts_as_nothing(tmp_path: Path) ->
     assert cgroups._field(tmp_path / "gone", "oom_kill") == 0
 
 
+def test_a_total_that_cannot_be_read_is_not_taken_for_zero(tmp_path: Path) -> None:
+    """Zero would be a counter that has begun anew, and all of it would be counted once more afterwards."""
+    group = tmp_path / "box"
+    group.mkdir()
+    assert cgroups.CgroupsV2(tmp_path).cpu_s("box") == 0, "gone is gone"
+    (group / "cpu.stat").mkdir()
+    with pytest.raises(IsADirectoryError):
+        cgroups.CgroupsV2(tmp_path).cpu_s("box")
+    tree = cgroups.Tree(tmp_path, frozenset({"cpuacct"}))
+    (group / "cpuacct.usage").mkdir()
+    with pytest.raises(IsADirectoryError):
+        cgroups.CgroupsV1([tree]).cpu_s("box")
+
+
 def test_a_gauge_reads_again_and_again_and_says_when_its_group_is_gone(tmp_path: Path) -> None:
     group = tmp_path / "box"
     group.mkdir()

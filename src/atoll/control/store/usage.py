@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -70,12 +70,32 @@ def shift_meters(connection: Connection, by: timedelta) -> None:
     connection.execute(update(usage_meters).values(at_us=moved))
 
 
-def count(connection: Connection, samples: Mapping[str, Sample], now: datetime) -> None:
-    """Write the intervals up to now of all sandboxes that were sampled, and move their meters, in one go."""
+def count(
+    connection: Connection, samples: Mapping[str, Sample], now: datetime, known: Mapping[str, datetime] | None = None
+) -> None:
+    """Write the intervals up to now of all sandboxes that were sampled, and move their meters, in one go.
+
+    A meter that does not stand where it was `known` to stand before the sample is left alone: somebody else has counted
+    meanwhile, or it is of another life of the sandbox, and an older total beside a newer one would be counted again.
+    """
     for sandbox_id, sample in samples.items():
         for row in _METER.rows(connection, {"meter_id": sandbox_id}):
-            moved = _count(connection, _meter(row), sample, now)
-            _MOVE_METER.change(connection, {"meter_id": sandbox_id, **_meter_values(moved)})
+            meter = _meter(row)
+            if known is None or known.get(sandbox_id) == meter.at:
+                _move(connection, _count(connection, meter, sample, now))
+
+
+def count_last(connection: Connection, sandbox_id: str, reading: Reading) -> None:
+    """Write what a sandbox has used up to a reading; its meter goes on."""
+    for row in _METER.rows(connection, {"meter_id": sandbox_id}):
+        _move(connection, _count(connection, _meter(row), reading.sample, reading.at))
+
+
+def renew_meter(connection: Connection, sandbox_id: str) -> None:
+    """The CPU of a sandbox is counted from zero again, by another group of the host."""
+    for row in _METER.rows(connection, {"meter_id": sandbox_id}):
+        meter = _meter(row)
+        _move(connection, replace(meter, last=replace(meter.last, cpu_s=0.0)))
 
 
 def close_meter(connection: Connection, sandbox_id: str, reading: Reading) -> None:
@@ -159,6 +179,10 @@ def _count(connection: Connection, meter: Meter, sample: Sample | None, now: dat
     for interval in intervals:
         _ADD.change(connection, _interval_row(interval))
     return moved
+
+
+def _move(connection: Connection, meter: Meter) -> None:
+    _MOVE_METER.change(connection, {"meter_id": meter.sandbox_id, **_meter_values(meter)})
 
 
 def _sum_one(connection: Connection, which: ColumnElement[bool]) -> Usage:
