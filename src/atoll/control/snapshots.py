@@ -271,6 +271,7 @@ class Snapshots:
             metadata=sandbox.metadata,
             timeout_s=sandbox.timeout_s if timeout_s is None else timeout_s,
             on_deadline=sandbox.on_deadline,
+            budget=sandbox.budget,
             on_budget=sandbox.on_budget,
             idle_timeout_s=sandbox.idle_timeout_s,
             auto_resume=sandbox.auto_resume,

@@ -13,7 +13,7 @@ from atoll.model import ids
 from atoll.model.errors import Conflict, InvalidArgument, NotFound, OutOfSpace, Unavailable
 from atoll.model.lifecycle import State
 from atoll.model.resources import Resources
-from atoll.model.sandbox import SandboxSpec
+from atoll.model.sandbox import Budget, DeadlineAction, SandboxSpec
 from atoll.model.snapshot import Snapshot, SnapshotState
 from atoll.testing.clock import VirtualClock
 from atoll.testing.nodes import FakeNode
@@ -141,6 +141,16 @@ async def test_one_fork_that_fails_does_not_spoil_the_others(world: Any) -> None
     assert all(one.metadata == {"run": "7"} and one.state is State.RUNNING for one in good)
     assert not world.node.images, "what they were made from is not kept"
     assert len(world.node.passing) == 1, "nor is it waited for until it is on the disk"
+
+
+async def test_a_fork_has_the_bounds_of_the_original(world: Any) -> None:
+    """Each has the same budget for itself, and what happens when it is spent is the same."""
+    bounds = {"budget": Budget(seconds=100), "on_budget": DeadlineAction.PAUSE, "timeout_s": 1000, "idle_timeout_s": 50}
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(**bounds))
+    await world.clock.advance(10)
+    for fork in await world.control.snapshots.fork(world.me, sandbox.id, 2, None):
+        assert fork.sandbox is not None
+        assert {name: getattr(fork.sandbox, name) for name in bounds} == bounds
 
 
 async def test_a_restart_removes_what_is_half_made_on_either_side(open_world: Any) -> None:
