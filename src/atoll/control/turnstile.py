@@ -2,7 +2,8 @@
 
 A machine makes sandboxes fastest a few at a time. Whoever asks for a hundred at once stands in line behind their own
 hundred, not in front of somebody who asks for one: turns go round from owner to owner. The line has an end, and who
-comes after it is refused at once rather than kept waiting for what will not come in time.
+comes after it is refused at once rather than kept waiting for what will not come in time. Nobody fills it alone: when
+it is full, whoever has fewer in it than another takes the place of that other's last.
 """
 
 from __future__ import annotations
@@ -42,11 +43,7 @@ class Turnstile:
             self._free -= 1
             return
         if self._waiting >= self._waiting_max:
-            raise Unavailable(
-                "too many sandboxes are being created",
-                code="create_queue_full",
-                hint="Try again in a few seconds.",
-            )
+            self._make_room(owner)
         called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._lines.setdefault(owner, deque()).append(called)
         self._waiting += 1
@@ -55,9 +52,17 @@ class Turnstile:
         except asyncio.CancelledError:
             if called.cancelled() or not called.done():
                 self._give_up(owner, called)
-            else:
+            elif called.exception() is None:
                 self._leave()  # it was called and left in the same moment: the turn goes to the next
             raise
+
+    def _make_room(self, owner: str) -> None:
+        """In a full line the last of the longest one goes; unless the line of who comes would be as long as that."""
+        longest = max(self._lines, key=lambda one: len(self._lines[one]))
+        if len(self._lines[longest]) <= len(self._lines.get(owner, ())) + 1:
+            raise _full()
+        self._lines[longest][-1].set_exception(_full())
+        self._give_up(longest, self._lines[longest][-1])
 
     def _leave(self) -> None:
         self._free += 1
@@ -78,3 +83,9 @@ class Turnstile:
             self._waiting -= 1
             if not line:
                 del self._lines[owner]
+
+
+def _full() -> Unavailable:
+    return Unavailable(
+        "too many sandboxes are being created", code="create_queue_full", hint="Try again in a few seconds."
+    )

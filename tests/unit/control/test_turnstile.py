@@ -76,6 +76,56 @@ def test_the_line_has_an_end() -> None:
     asyncio.run(scene())
 
 
+def test_nobody_fills_the_line_alone() -> None:
+    """One owner may have all of it while nobody else comes; then the last of the longest line makes room."""
+
+    async def scene() -> None:
+        turnstile = Turnstile(1, 6)
+        served: list[str] = []
+        refused: list[str] = []
+
+        async def ask(owner: str) -> None:
+            try:
+                async with turnstile.turn(owner):
+                    served.append(owner)
+            except Unavailable as error:
+                assert error.code == "create_queue_full"
+                refused.append(owner)
+
+        async with asyncio.TaskGroup() as tasks:
+            async with turnstile.turn("first"):
+                for owner in "aaaaaaa" + "bbbb" + "c":
+                    tasks.create_task(ask(owner))
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                assert turnstile.waiting == 6
+                assert sorted(refused) == sorted("a" + "aaa" + "b" + "a"), "its seventh, those who made room, and a fourth b"
+        assert sorted(served) == sorted("aa" + "bbb" + "c")
+        async with asyncio.timeout(1), turnstile.turn("d"):
+            assert turnstile.waiting == 0
+
+    asyncio.run(scene())
+
+
+def test_who_is_refused_and_leaves_at_once_frees_no_place_twice() -> None:
+    async def scene() -> None:
+        turnstile = Turnstile(1, 2)
+        async with turnstile.turn("first"):
+            tasks = [asyncio.get_running_loop().create_task(turnstile._enter(owner)) for owner in "aa"]
+            await asyncio.sleep(0)
+            tasks.append(asyncio.get_running_loop().create_task(turnstile._enter("b")))
+            tasks[1].cancel()
+            await asyncio.sleep(0)
+            tasks[1].cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            assert (turnstile.waiting, turnstile._free) == (0, 0)
+        assert turnstile._free == 1
+
+    asyncio.run(scene())
+
+
 def test_who_gives_up_leaves_no_gap() -> None:
     async def scene() -> None:
         turnstile = Turnstile(1, 10)
