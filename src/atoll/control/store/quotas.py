@@ -44,7 +44,8 @@ def _holding(connection: Connection, whose: ColumnElement[bool], now: datetime) 
     ).where(and_(whose, column.ended_us.is_(None)))
     number, cpu, memory_bytes, disk_bytes = connection.execute(live).one()
     recent = select(func.count(), func.min(column.created_us)).where(
-        and_(whose, column.created_us > to_us(now - _MINUTE))
+        # Those that lie ahead were made before the clock was set back; nobody waits for it to catch up.
+        and_(whose, column.created_us > to_us(now - _MINUTE), column.created_us <= to_us(now))
     )
     creates, oldest_us = connection.execute(recent).one()
     age_s = 0.0 if oldest_us is None else (to_us(now) - oldest_us) / 1e6
