@@ -115,9 +115,10 @@ class Events:
 
     async def flush_step(self) -> None:
         """Wait for something to write, collect for a moment, write it."""
-        await self._queued.wait()
+        while not self._queue:  # what could not be written the last time is there still
+            self._queued = anyio.Event()
+            await self._queued.wait()
         await anyio.sleep(limits.EVENT_FLUSH_S)
-        self._queued = anyio.Event()
         await self.flush()
 
     async def page(self, wanted: EventFilter, after: int | None, items_max: int, wait_s: float = 0.0) -> EventPage:
@@ -229,10 +230,18 @@ def _recover(path: Path) -> list[tuple[int, str]]:
 
 
 def _append(path: Path, lines: str) -> None:
+    """All of the lines or none: what a full disk has cut off would stand in the middle of the file for good."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "a", encoding="utf-8") as file:
-            file.write(lines)
+        with os.fdopen(descriptor, "ab", buffering=0) as file:
+            begin = file.seek(0, os.SEEK_END)
+            try:
+                left = memoryview(lines.encode("utf-8"))
+                while left:
+                    left = left[file.write(left) :]
+            except OSError:
+                file.truncate(begin)
+                raise
     except OSError as error:
         raise Unavailable(
             f"the events file {path} cannot be written: {error.strerror}", code="bad_events_file"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import anyio
 import pytest
 
 from atoll.control.authz import ALL_SCOPES, Principal
-from atoll.control.events import EventFile, EventFilter, Events
+from atoll.control.events import EventFile, EventFilter, Events, _append
 from atoll.control.store.engine import Store, sqlite_url
 from atoll.model import limits
 from atoll.model.errors import InvalidArgument, Unavailable
@@ -115,6 +116,47 @@ async def test_the_file_goes_on_where_it_stopped(events: Events, tmp_path: Path)
     path.write_text("something else\n")
     with pytest.raises(Unavailable):
         await EventFile(path, events).step()
+
+
+async def test_a_line_for_which_there_was_no_room_is_not_half_in_the_file(events: Events, tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    for _ in range(3):
+        events.note(ME, "a", "", "ok")
+    await events.flush()
+    copy = EventFile(path, events)
+    await copy.step()
+    whole = path.read_bytes()
+    limits_before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 100, limits_before[1]))
+    try:
+        with pytest.raises(Unavailable):
+            _append(path, '{"number": 4}\n' * 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits_before)
+    assert path.read_bytes() == whole
+    events.note(ME, "b", "", "ok")
+    await events.flush()
+    await copy.step()
+    assert [json.loads(line)["number"] for line in path.read_text().splitlines()] == [1, 2, 3, 4]
+
+
+async def test_what_could_not_be_written_is_tried_again_though_nothing_new_comes(
+    events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "EVENT_FLUSH_S", 0.0)
+    write = events._store.write
+
+    async def refused(*_: Any, **__: Any) -> None:
+        raise Unavailable("the database does not answer", code="database_unavailable")
+
+    monkeypatch.setattr(events._store, "write", refused)
+    events.note(ME, "a", "", "ok")
+    with pytest.raises(Unavailable):
+        await events.flush_step()
+    monkeypatch.setattr(events._store, "write", write)
+    with anyio.fail_after(5):
+        await events.flush_step()
+    assert [event.action for event in (await events.page(EventFilter("default"), None, 10)).items] == ["a"]
 
 
 async def test_the_file_goes_on_after_a_log_that_was_put_back(events: Events, tmp_path: Path) -> None:
