@@ -10,7 +10,7 @@ import os
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -64,6 +64,8 @@ class Keys:
         self._clock = clock
         self._events = events
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._changes = 0
+        """How often what was known had to be forgotten."""
         self._used: dict[str, datetime] = {}
         self.on_revoked: Callable[[str], None] = _nobody_listens
         """Told the id of each key that is revoked here: what it holds open must close."""
@@ -75,7 +77,10 @@ class Keys:
         key_hash = token.key_hash(key)
         known = self._known.get(key_hash)
         if known is None or time.monotonic() - known.at_s >= limits.KEY_CACHE_S:
+            changes = self._changes
             known = self._recognised(key_hash, await self._store.read(rows.bearer, key_hash))
+            if changes == self._changes:  # else what was read may be from before the change
+                self._remember(key_hash, known)
         now = self._clock.now()
         if known.expires_at is not None and known.expires_at <= now:
             raise Unauthenticated("the API key has expired", code="key_expired", hint="Ask for a new one.")
@@ -104,13 +109,19 @@ class Keys:
         record = await self._store.write(_revoke, owner, key_id, event)
         if record is None:
             raise NotFound(f"there is no key {key_id[:80]!r}", code="key_not_found", hint="List the keys to see them.")
-        self.forget()
-        self.on_revoked(key_id)
+        self.revoked([key_id])
         self._events.written()
         return record
 
+    def revoked(self, key_ids: Iterable[str]) -> None:
+        """These keys open nothing any more, by the record."""
+        self.forget()
+        for key_id in key_ids:
+            self.on_revoked(key_id)
+
     def forget(self) -> None:
         """Keys, members or tenants have changed: recognise every key anew."""
+        self._changes += 1
         self._known.clear()
 
     async def flush_used(self) -> None:
@@ -155,10 +166,12 @@ class Keys:
         if record.revoked_at is not None or found.tenant_removed or not scopes:
             raise Unauthenticated("the API key has been revoked", code="key_revoked", hint="Ask for a new one.")
         principal = Principal(record.owner, record.id, scopes, tenant_quota=found.tenant_quota, key_quota=record.quota)
-        known = self._known[key_hash] = _Known(time.monotonic(), principal, record.expires_at)
+        return _Known(time.monotonic(), principal, record.expires_at)
+
+    def _remember(self, key_hash: str, known: _Known) -> None:
+        self._known[key_hash] = known
         while len(self._known) > limits.KEY_CACHE_ENTRIES_MAX:
             self._known.popitem(last=False)
-        return known
 
 
 def _check_spec(spec: KeySpec, now: datetime) -> None:

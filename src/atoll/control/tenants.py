@@ -80,8 +80,8 @@ class Tenants:
         if tenant_id == DEFAULT_OWNER:
             raise Conflict(f"the tenant {DEFAULT_OWNER!r} is the operator's own and stays", code="tenant_needed")
         await self._find(tenant_id)
-        await self._write(_remove, tenant_id, self._events.of(by, "tenant.removed", target=tenant_id))
-        self._keys.forget()
+        key_ids = await self._write(_remove, tenant_id, self._events.of(by, "tenant.removed", target=tenant_id))
+        self._keys.revoked(key_ids)
         await end_all(tenant_id)
 
     async def member_add(self, by: Principal, owner: str, name: str, scopes: frozenset[str]) -> Member:
@@ -102,8 +102,8 @@ class Tenants:
     async def member_remove(self, by: Principal, owner: str, reference: str) -> Member:
         """Take a member out, and with it all of its keys."""
         event = self._events.of(by, "member.removed", owner=owner)
-        member = await self._write(_member_remove, owner, reference, event)
-        self._keys.forget()
+        member, key_ids = await self._write(_member_remove, owner, reference, event)
+        self._keys.revoked(key_ids)
         return member
 
     async def _write(
@@ -133,9 +133,11 @@ def _set_quota(connection: Connection, tenant_id: str, quota: Quota, event: Even
     event_rows.add(connection, event)
 
 
-def _remove(connection: Connection, tenant_id: str, event: Event) -> None:
+def _remove(connection: Connection, tenant_id: str, event: Event) -> list[str]:
+    """Close it; which keys it had."""
     if rows.remove(connection, tenant_id, event.at):
         event_rows.add(connection, event)
+    return [key.id for key in key_rows.of_owner(connection, tenant_id)]
 
 
 def _member_add(connection: Connection, member: Member, event: Event) -> None:
@@ -145,11 +147,12 @@ def _member_add(connection: Connection, member: Member, event: Event) -> None:
     event_rows.add(connection, event)
 
 
-def _member_remove(connection: Connection, owner: str, reference: str, event: Event) -> Member:
+def _member_remove(connection: Connection, owner: str, reference: str, event: Event) -> tuple[Member, list[str]]:
+    """Who it was, and its keys."""
     member = rows.member(connection, owner, reference)
     if member is None:
         raise NotFound(f"there is no member {reference[:80]!r}", code="member_not_found")
     rows.member_remove(connection, owner, member.id, event.at)
-    key_rows.revoke_of_member(connection, owner, member.id, event.at)
+    key_ids = key_rows.revoke_of_member(connection, owner, member.id, event.at)
     event_rows.add(connection, replace(event, target=member.id, detail={"name": member.name}))
-    return member
+    return member, key_ids

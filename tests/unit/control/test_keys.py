@@ -76,6 +76,23 @@ async def test_a_revoked_key_opens_nothing_from_that_moment_on(keys: Keys) -> No
             await keys.revoke(ADMIN, owner, key_id)
 
 
+async def test_what_was_read_before_a_key_was_revoked_is_not_kept(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked before is let in; nobody who comes after."""
+    record, key = await keys.create(ADMIN, "me", KeySpec("laptop"))
+    read = keys._store.read
+
+    async def read_slowly(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        found = await read(*arguments)
+        await keys.revoke(ADMIN, "me", record.id)
+        return found
+
+    monkeypatch.setattr(keys._store, "read", read_slowly)
+    await keys.authenticate(key)
+    with pytest.raises(Unauthenticated):
+        await keys.authenticate(key)
+
+
 async def test_an_expired_key_opens_nothing_even_if_it_was_just_used(keys: Keys, clock: VirtualClock) -> None:
     _, key = await keys.create(ADMIN, "me", KeySpec("short", expires_at=START + timedelta(seconds=10)))
     await keys.authenticate(key)

@@ -9,10 +9,11 @@ import anyio
 import pytest
 
 from atoll.control.authz import ALL_SCOPES, Principal
+from atoll.control.ingress import Knock
 from atoll.control.keys import KeySpec
 from atoll.control.snapshots import SnapshotSpec
 from atoll.model import limits
-from atoll.model.errors import Conflict, InvalidArgument, LimitExceeded, NotFound, Unauthenticated
+from atoll.model.errors import Conflict, Forbidden, InvalidArgument, LimitExceeded, NotFound, Unauthenticated
 from atoll.model.lifecycle import EndReason
 from atoll.model.quota import Quota
 from atoll.model.sandbox import SandboxSpec
@@ -131,6 +132,43 @@ async def test_a_member_that_is_removed_takes_its_keys_along(world: Any) -> None
         await world.control.authenticate(key)
     assert await tenants.members("default") == []
     await tenants.member_add(world.me, "default", "ann", frozenset({"read"}))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_what_a_removed_member_or_tenant_has_open_ends(world: Any, whole: bool) -> None:
+    control = world.control
+    await control.accounts.tenants.create(world.me, "team", Quota())
+    await control.accounts.tenants.member_add(world.me, "team", "ann", frozenset({"write"}))
+    _, key = await control.accounts.keys.create(None, "team", KeySpec("of ann", member="ann"))
+    sandbox, _ = await control.sandbox_create(await control.authenticate(key), SandboxSpec())
+    admission = await control.ingress.admit(Knock(sandbox.id, 8000, key))
+    cut = anyio.Event()
+
+    async def visit() -> None:
+        with pytest.raises(Forbidden), control.ingress.visit(admission):
+            await anyio.sleep_forever()
+        cut.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(visit)
+        await anyio.wait_all_tasks_blocked()
+        if whole:
+            await control.accounts.tenants.remove(world.me, "team", _nothing)
+        else:
+            await control.accounts.tenants.member_remove(world.me, "team", "ann")
+        with anyio.fail_after(5):
+            await cut.wait()
+
+
+async def test_a_create_that_was_let_in_before_its_tenant_was_removed_makes_nothing(world: Any) -> None:
+    await world.control.accounts.tenants.create(world.me, "team", Quota())
+    _, key = await world.control.accounts.keys.create(None, "team", KeySpec("first"))
+    member = await world.control.authenticate(key)
+    await world.control.tenant_remove(world.me, "team")
+    with pytest.raises(Unauthenticated) as caught:
+        await world.control.sandbox_create(member, SandboxSpec())
+    assert caught.value.code == "key_revoked"
+    assert world.node.orders == []
 
 
 @pytest.mark.parametrize("name", ["", "A", "a b", "x" * 64, "é"])

@@ -12,9 +12,9 @@ from atoll.control.store.moments import to_us
 from atoll.control.store.policies import NetworkRecord
 from atoll.control.store.prepared import Prepared, adding
 from atoll.control.store.sandboxes import Record
-from atoll.control.store.schema import idempotency
+from atoll.control.store.schema import idempotency, tenants
 from atoll.model import limits
-from atoll.model.errors import Conflict, LimitExceeded
+from atoll.model.errors import Conflict, LimitExceeded, Unauthenticated
 from atoll.model.event import Event
 from atoll.model.lifecycle import EndReason
 from atoll.model.port import ANY_PORT, PortAccess
@@ -64,6 +64,8 @@ def create(
         earlier = _earlier(connection, record.owner, once, now)
         if earlier is not None:
             return earlier
+    if _IS_REMOVED.rows(connection, {"tenant_id": record.owner}):  # since its key was looked at
+        raise Unauthenticated("the API key has been revoked", code="key_revoked", hint="Ask for a new one.")
     _check_quotas(connection, record, allowance, now)
     sandboxes.add(connection, record)
     if openings.ports is not None:
@@ -136,6 +138,9 @@ def month_begin(now: datetime) -> datetime:
     return now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
+_IS_REMOVED = Prepared(
+    select(tenants.c.id).where(tenants.c.id == bindparam("tenant_id"), tenants.c.removed_us.is_not(None))
+)
 _ADD_ONCE = adding(idempotency)
 _ONCE = Prepared(
     select(idempotency.c.body_hash, idempotency.c.sandbox_id, idempotency.c.created_us).where(

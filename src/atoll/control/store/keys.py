@@ -115,12 +115,12 @@ def revoke(connection: Connection, owner: str, key_id: str, now: datetime) -> bo
     return connection.execute(statement).rowcount == 1
 
 
-def revoke_of_member(connection: Connection, owner: str, member_id: str, now: datetime) -> None:
-    connection.execute(
-        update(api_keys)
-        .where(api_keys.c.owner == owner, api_keys.c.member_id == member_id, api_keys.c.revoked_us.is_(None))
-        .values(revoked_us=to_us(now))
-    )
+def revoke_of_member(connection: Connection, owner: str, member_id: str, now: datetime) -> list[str]:
+    """Revoke the keys of a member; which those were."""
+    theirs = (api_keys.c.owner == owner) & (api_keys.c.member_id == member_id) & api_keys.c.revoked_us.is_(None)
+    key_ids = list(connection.scalars(select(api_keys.c.id).where(theirs)))
+    connection.execute(update(api_keys).where(theirs).values(revoked_us=to_us(now)))
+    return key_ids
 
 
 def note_used(connection: Connection, used: Mapping[str, datetime]) -> None:
