@@ -1,7 +1,8 @@
 """Use cases of networks: the policy of each sandbox, its secrets, its questions, and its events in the audit log.
 
 What is on record is what the node enforces: it is written first, then sent, and sent again at every start. A node that
-has not heard of a sandbox's policy lets nothing through.
+has not heard of a sandbox's policy lets nothing through. Who changes it reads, writes and sends in one turn, so that no
+change undoes another. The inside is told after that: it may be slow to answer, and nothing that is enforced waits for it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ import structlog
 from atoll.control import rulesecrets
 from atoll.control.authz import Principal
 from atoll.control.events import Events
+from atoll.control.exclusive import Exclusive
 from atoll.control.ledger import Ledger
 from atoll.control.secrets import Secrets
 from atoll.control.store import events as event_rows
@@ -64,6 +66,8 @@ class Policies:
         self._secrets = secrets
         self._events = events
         self._lists = lists or {}
+        self._changing = Exclusive()
+        self._telling = Exclusive()
 
     @property
     def secrets(self) -> Secrets:
@@ -87,19 +91,21 @@ class Policies:
 
     async def begin(self, record: NetworkRecord) -> None:
         """Have the node know the network of a new sandbox, which went on record with it."""
-        await self._send(record)
+        async with self._changing.turn(record.sandbox_id):
+            await self._send(await self._store.read(rows.get, record.sandbox_id) or record)
 
     async def copy(self, owner: str, source_id: str, sandbox_id: str) -> None:
         """The same network for a sandbox that was made of another; its placeholders are those in its memory."""
         record = await self._store.read(rows.get, source_id)
         if record is not None and record.owner == owner:
-            await self._put(replace(record, sandbox_id=sandbox_id))
+            async with self._changing.turn(sandbox_id):
+                await self._put(replace(record, sandbox_id=sandbox_id))
 
     async def restore(self) -> None:
         """Have the node know what is on record, once, at start, with everything under the newest key."""
         await self._secrets.reseal()
-        for record in await self._store.read(rows.live):
-            await self._send_safely(record)
+        sandbox_ids = [record.sandbox_id for record in await self._store.read(rows.live)]
+        await self._send_again(sandbox_ids)
 
     async def get(self, principal: Principal, reference: str) -> Network:
         record = await self._record(principal, await self._ledger.find(principal.owner, reference))
@@ -113,8 +119,7 @@ class Policies:
         """Another policy from now on; connections that it does not allow are cut."""
         await self.check(principal.owner, policy, ())
         sandbox = await self._live(principal, reference)
-        record = replace(await self._record(principal, sandbox), policy=policy)
-        await self._put(record)
+        record = await self._change(principal, sandbox, lambda known: replace(known, policy=policy))
         self._events.report(self._events.of(principal, "network.policy_changed", target=sandbox.id))
         return self._network(record)
 
@@ -122,10 +127,11 @@ class Policies:
         """Other secrets from now on; one that it had keeps its placeholder."""
         await self.check(principal.owner, None, names)
         sandbox = await self._live(principal, reference)
-        record = await self._record(principal, sandbox)
-        placeholders = {name: record.placeholders.get(name) or _placeholder() for name in names}
-        record = replace(record, placeholders=placeholders)
-        await self._put(record)
+
+        def changed(known: NetworkRecord) -> NetworkRecord:
+            return replace(known, placeholders={name: known.placeholders.get(name) or _placeholder() for name in names})
+
+        record = await self._change(principal, sandbox, changed)
         self._events.report(
             self._events.of(
                 principal, "network.secrets_changed", target=sandbox.id, detail={"secrets": " ".join(names)}
@@ -137,9 +143,9 @@ class Policies:
         """A secret was kept, rotated or removed: every live sandbox that has it follows at once."""
         name = secret if isinstance(secret, str) else secret.name
         self._events.report(self._events.of(principal, action, target=name))
-        for record in await self._store.read(rows.live, principal.owner):
-            if name in record.placeholders or name in rulesecrets.named_in(record.policy):
-                await self._send_safely(record)
+        live = await self._store.read(rows.live, principal.owner)
+        having = [one for one in live if name in one.placeholders or name in rulesecrets.named_in(one.policy)]
+        await self._send_again([record.sandbox_id for record in having])
 
     async def status(self, principal: Principal, reference: str, after: int) -> NetworkStatus:
         sandbox = await self._live(principal, reference)
@@ -169,9 +175,13 @@ class Policies:
         newest = sys.maxsize  # no events, only what is open
         asks = (await self._node.network_status(sandbox.id, newest)).asks
         rules = [f"{ask.host}:{ask.port}" for ask in asks if ask.id == ask_id]
-        record = await self._record(principal, sandbox)
-        if rules and rules[0] not in record.policy.allow:
-            await self._put(replace(record, policy=replace(record.policy, allow=(*record.policy.allow, *rules))))
+
+        def listed(known: NetworkRecord) -> NetworkRecord:
+            new = [rule for rule in rules if rule not in known.policy.allow]
+            return replace(known, policy=replace(known.policy, allow=(*known.policy.allow, *new)))
+
+        if rules:
+            await self._change(principal, sandbox, listed)
 
     async def log_step(self) -> None:
         """Put the next thing that happened on some network into its owner's audit log."""
@@ -199,26 +209,54 @@ class Policies:
             else:
                 self._events.report(entry)
 
+    async def _change(
+        self, principal: Principal, sandbox: Sandbox, changed: Callable[[NetworkRecord], NetworkRecord]
+    ) -> NetworkRecord:
+        """Make of what is on record something else, in its turn. What could not be enforced is not written."""
+        async with self._changing.turn(sandbox.id):
+            record = changed(await self._record(principal, sandbox))
+            compile_policy(record.policy, self._lists)
+            await self._put(record)
+        await self._tell(sandbox.id)
+        return record
+
     async def _put(self, record: NetworkRecord) -> None:
         await self._store.write(rows.put, record)
         await self._send(record)
 
-    async def _send_safely(self, record: NetworkRecord) -> None:
-        """As `_send`, for one of many. A policy that cannot be enforced any more (a list is gone) allows nothing."""
+    async def _tell(self, sandbox_id: str) -> None:
+        async with self._telling.turn(sandbox_id):  # else what was true before could be heard last
+            await self._node.network_tell(sandbox_id)
+
+    async def _send_again(self, sandbox_ids: Sequence[str]) -> None:
+        """Send what is on record of many, side by side: an inside that is slow to hear of it delays no other."""
+        async with anyio.create_task_group() as tasks:
+            for sandbox_id in sandbox_ids:
+                tasks.start_soon(self._send_safely, sandbox_id)
+
+    async def _send_safely(self, sandbox_id: str) -> None:
+        try:
+            async with self._changing.turn(sandbox_id):
+                record = await self._store.read(rows.get, sandbox_id)  # perhaps there is another since
+                if record is not None:
+                    await self._send_or_close(record)
+            await self._tell(sandbox_id)
+        except AtollError as error:
+            log.warning("policy_half_sent", sandbox_id=sandbox_id, error=repr(error))
+
+    async def _send_or_close(self, record: NetworkRecord) -> None:
+        """As `_send`. A policy that cannot be enforced any more (a list is gone) allows nothing."""
         try:
             await self._send(record)
         except InvalidArgument as error:
             log.error("policy_unusable", sandbox_id=record.sandbox_id, error=error.message)
-            await self._node.network_set(record.sandbox_id, NetworkOrder())
-        except AtollError as error:
-            log.warning("policy_half_sent", sandbox_id=record.sandbox_id, error=repr(error))
+            self._node.network_set(record.sandbox_id, NetworkOrder())
 
     async def _send(self, record: NetworkRecord) -> None:
+        """In a turn of the sandbox, and after it is on record: a secret that changes from here on is sent again."""
         grants = await self._secrets.grants(record.owner, record.placeholders)
         policy, more = await self._secrets.for_rules(record.owner, record.policy, _placeholder)
-        await self._node.network_set(
-            record.sandbox_id, NetworkOrder(compile_policy(policy, self._lists), (*grants, *more))
-        )
+        self._node.network_set(record.sandbox_id, NetworkOrder(compile_policy(policy, self._lists), (*grants, *more)))
 
     async def _live(self, principal: Principal, reference: str) -> Sandbox:
         sandbox = await self._ledger.find(principal.owner, reference)

@@ -18,8 +18,10 @@ class NetworkPort:
     _instances: Mapping[str, Instance]
     _introductions: Introductions
 
-    async def network_set(self, sandbox_id: str, order: NetworkOrder) -> None:
+    def network_set(self, sandbox_id: str, order: NetworkOrder) -> None:
         self._host.egress.set(sandbox_id, order)
+
+    async def network_tell(self, sandbox_id: str) -> None:
         await self._introductions.wait(sandbox_id)
         instance = self._instances.get(sandbox_id)
         if instance is not None:

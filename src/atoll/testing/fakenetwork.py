@@ -15,12 +15,20 @@ class FakeNetwork:
     def __init__(self) -> None:
         super().__init__()
         self.networks: dict[str, NetworkOrder] = {}
+        self.deaf: dict[str, anyio.Event] = {}
+        """Those whose inside is slow to hear of its network."""
+        self.told: list[str] = []
         self.asks: dict[str, Ask] = {}
         self.answers: list[tuple[str, bool]] = []
         self.network_events: list[tuple[str, NetworkEvent]] = []
 
-    async def network_set(self, sandbox_id: str, order: NetworkOrder) -> None:
+    def network_set(self, sandbox_id: str, order: NetworkOrder) -> None:
         self.networks[sandbox_id] = order
+
+    async def network_tell(self, sandbox_id: str) -> None:
+        if sandbox_id in self.deaf:
+            await self.deaf[sandbox_id].wait()
+        self.told.append(sandbox_id)
 
     def network_rules(self, sandbox_id: str) -> Compiled:
         return self.networks.get(sandbox_id, NetworkOrder()).rules

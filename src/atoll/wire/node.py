@@ -291,8 +291,12 @@ class NodePort(VolumePort, Protocol):
         """A connection to a port of the sandbox, not blocking; GuestFailed (port_closed) if nothing listens there."""
         ...
 
-    async def network_set(self, sandbox_id: str, order: NetworkOrder) -> None:
+    def network_set(self, sandbox_id: str, order: NetworkOrder) -> None:
         """What a sandbox may reach from now on; also for one that is still to be made, or asleep."""
+        ...
+
+    async def network_tell(self, sandbox_id: str) -> None:
+        """Have the inside know what it must of that; one that does not run hears it when it does."""
         ...
 
     def network_rules(self, sandbox_id: str) -> Compiled:

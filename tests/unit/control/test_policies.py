@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import anyio
 import pytest
 
 from atoll.control.policies import parse_trial
+from atoll.model import limits
 from atoll.model.errors import Conflict, InvalidArgument, NotFound
 from atoll.model.policy import Mode, Policy, decide
 from atoll.model.sandbox import SandboxSpec
@@ -147,3 +149,60 @@ async def test_always_is_a_rule_before_the_connection_goes_on(world: World) -> N
         await world.control.policies.answer(world.me, sandbox.id, "q1", "always")
     network = await world.control.policies.get(world.me, sandbox.id)
     assert network.policy.allow == ("a.test", "b.test:443")
+
+
+async def test_changes_at_once_do_not_undo_each_other(world: World) -> None:
+    """Each reads what is on record, changes its part and writes all of it."""
+    await world.control.secrets.put(world.me, Secret("KEY", ("a.test",)), "s3cr3t")
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(template="base", policy=Policy(ask=True)))
+    world.node.asks["q1"] = Ask("q1", "c.test", 443, datetime.now(UTC))
+    policies = world.control.policies
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(policies.set, world.me, sandbox.id, Policy(allow=("b.test",), ask=True))
+        tasks.start_soon(policies.set_secrets, world.me, sandbox.id, ("KEY",))
+        tasks.start_soon(policies.answer, world.me, sandbox.id, "q1", "always")
+    network = await policies.get(world.me, sandbox.id)
+    assert (network.policy.allow, network.secrets) == (("b.test", "c.test:443"), ("KEY",))
+    assert reaches(world.node, sandbox.id, "b.test")
+    assert reaches(world.node, sandbox.id, "c.test")
+    assert len(world.node.networks[sandbox.id].grants) == 1
+
+
+async def test_a_sandbox_whose_inside_does_not_answer_delays_no_other_and_no_change(world: World) -> None:
+    await world.control.secrets.put(world.me, Secret("KEY", ("a.test",)), "first1")
+    spec = SandboxSpec(template="base", policy=POLICY, secrets=("KEY",))
+    first, second = [(await world.control.sandbox_create(world.me, spec))[0] for _ in range(2)]
+    world.node.deaf = {first.id: anyio.Event()}
+    kept = await world.control.secrets.put(world.me, Secret("KEY", ("a.test",)), "second")
+    policies = world.control.policies
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(policies.secret_changed, world.me, kept, "secret.kept")
+        with anyio.fail_after(5):
+            while world.node.told != [second.id]:
+                await anyio.sleep(0.005)
+        for sandbox in (first, second):
+            assert world.node.networks[sandbox.id].grants[0].value.reveal() == "second"
+        tasks.start_soon(policies.set, world.me, first.id, Policy())
+        with anyio.fail_after(5):
+            while reaches(world.node, first.id, "a.test"):
+                await anyio.sleep(0.005)
+        world.node.deaf[first.id].set()
+
+
+async def test_always_for_a_policy_that_is_full_is_refused_and_changes_nothing(
+    open_world: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "POLICY_RULES_MAX", 2)
+    node, clock = FakeNode(), VirtualClock()
+    full = Policy(allow=("a.test", "b.test"), ask=True)
+    async with open_world(node, clock) as world:
+        sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(template="base", policy=full))
+        node.asks["q1"] = Ask("q1", "c.test", 443, datetime.now(UTC))
+        with pytest.raises(InvalidArgument) as caught:
+            await world.control.policies.answer(world.me, sandbox.id, "q1", "always")
+        assert caught.value.code == "invalid_policy"
+        assert (await world.control.policies.get(world.me, sandbox.id)).policy == full
+        assert node.answers == []
+    node.networks.clear()
+    async with open_world(node, clock):
+        assert reaches(node, sandbox.id, "a.test")

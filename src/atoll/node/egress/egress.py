@@ -21,7 +21,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from atoll.model import limits
-from atoll.model.errors import InvalidArgument, NotFound
+from atoll.model.errors import InvalidArgument
 from atoll.model.policy import Verdict, request_refusal
 from atoll.model.secret import env_of
 from atoll.node.egress.addresses import Network as AddressRange
@@ -161,14 +161,14 @@ class Egress:
         return tuple(grant.value.reveal().encode("ascii") for grant in self.order(sandbox_id).grants)
 
     def status(self, sandbox_id: str, after: int) -> NetworkStatus:
-        return self._post(sandbox_id).gate.status(after)
+        return self._gate(sandbox_id).status(after)
 
     def answer(self, sandbox_id: str, ask_id: str, allowed: bool) -> Ask:
-        return self._post(sandbox_id).gate.answer(ask_id, allowed)
+        return self._gate(sandbox_id).answer(ask_id, allowed)
 
     async def test(self, sandbox_id: str, trial: Trial) -> Tested:
         """What would happen to a connection, and to a request on it."""
-        gate = self._post(sandbox_id).gate
+        gate = self._gate(sandbox_id)
         host, port = trial.host, trial.port
         if not 1 <= port <= 65535:
             raise InvalidArgument("a port is between 1 and 65535", code="invalid_port")
@@ -221,11 +221,14 @@ class Egress:
         elif first:
             asyncio.get_running_loop().call_later(limits.NETWORK_REPORT_S, lambda: self._reported.set())
 
-    def _post(self, sandbox_id: str) -> _Post:
-        try:
-            return self._posts[sandbox_id]
-        except KeyError:
-            raise NotFound("there is no such sandbox here", code="sandbox_not_found") from None
+    def _gate(self, sandbox_id: str) -> Gate:
+        """The gate of a sandbox; of one that sleeps one that nobody passes, with what is known of it all the same."""
+        post = self._posts.get(sandbox_id)
+        if post is not None:
+            return post.gate
+        gate = Gate(sandbox_id, self._report, self._keepsakes.traffic(sandbox_id))
+        gate.apply(self.order(sandbox_id))
+        return gate
 
 
 async def _again(serve: Callable[[socket.socket], Awaitable[None]], sock: socket.socket) -> None:

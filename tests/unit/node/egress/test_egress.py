@@ -1,0 +1,39 @@
+"""All gates of a node: what is said of a sandbox that has none because it sleeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from atoll.model.errors import NotFound
+from atoll.model.policy import Policy, compile_policy
+from atoll.node.egress.egress import Egress
+from atoll.node.egress.keepsakes import Keepsakes
+from atoll.wire.network import NetworkOrder, Trial
+
+pytestmark = pytest.mark.anyio
+
+PUBLIC = "9.9.9.9"  # judged and never dialled
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def test_a_sandbox_that_sleeps_is_judged_by_its_order_and_by_what_it_has_moved(tmp_path: Path) -> None:
+    kept = Keepsakes(tmp_path)
+    kept.traffic("sb1").add(up=5, down=7)
+    egress = Egress(folder=tmp_path)
+    egress.set("sb1", NetworkOrder(compile_policy(Policy(allow=(f"{PUBLIC}:80",)), {})))
+    status = egress.status("sb1", 0)
+    assert (status.bytes_up, status.bytes_down, status.connections_open, status.asks) == (5, 7, 0, ())
+    assert (await egress.test("sb1", Trial(PUBLIC, 80))).allowed
+    refused = await egress.test("sb1", Trial("a.test", 80))
+    assert (refused.allowed, refused.reason) == (False, "not_listed")
+    with pytest.raises(NotFound) as caught:
+        egress.answer("sb1", "q1", True)
+    assert caught.value.code == "ask_not_found"
+    egress.forget("sb1")
+    kept.forget("sb1")
