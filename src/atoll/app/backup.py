@@ -85,7 +85,7 @@ def _copy_pages(source: Path, target: Path) -> None:
 def restore(settings: Settings, source: Path, *, replace: bool) -> None:
     """Put the record of an archive in the place of the one that is there, if any; all of it or nothing.
 
-    The caller has locked the data directory.
+    The caller has locked data directory and database.
     """
     finish(settings)
     with tempfile.TemporaryDirectory(dir=settings.data, prefix=".restore-") as folder:
@@ -106,7 +106,7 @@ def restore(settings: Settings, source: Path, *, replace: bool) -> None:
 
 
 def finish(settings: Settings) -> None:
-    """Do what is left of a restore that was cut short, if there is one; the caller has locked the data directory."""
+    """Do what is left of a restore that was cut short, if there is one; the caller has locked all that it uses."""
     data, parts = settings.data, settings.data / _RESTORED
     if not parts.exists():
         return

@@ -29,6 +29,7 @@ from atoll.api.connection import Connection
 from atoll.app import backup, logging
 from atoll.app.settings import Settings, parse_listen
 from atoll.app.single import NodeOpener, Server, compose, open_node
+from atoll.control.store import sole
 from atoll.model import limits
 from atoll.model.errors import Conflict, Unavailable
 from atoll.wire import codec
@@ -68,13 +69,14 @@ async def serve(settings: Settings, drain_on_stop: bool = False, open_node: Node
     threads_raise()
     try:
         with data_lock(settings.data), listening(settings.listen) as listener:
-            backup.finish(settings)
-            tls = tls_context(settings)
-            async with compose(settings, open_node) as server:
-                with announced(settings.data, _url(listener, tls is not None), ca_path(settings)):
-                    await _serve(server, listener, settings, tls)
-                if drain_on_stop:
-                    await server.control.drain()
+            async with sole.kept(settings.database):
+                backup.finish(settings)
+                tls = tls_context(settings)
+                async with compose(settings, open_node) as server:
+                    with announced(settings.data, _url(listener, tls is not None), ca_path(settings)):
+                        await _serve(server, listener, settings, tls)
+                    if drain_on_stop:
+                        await server.control.drain()
     except BaseExceptionGroup as group:
         raise _only(group) from None
 
@@ -153,6 +155,13 @@ def data_lock(data: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def locked(settings: Settings) -> Iterator[None]:
+    """All that a server of these settings uses for ourselves alone: its data directory, and its database."""
+    with data_lock(settings.data), sole.held(settings.database):
+        yield
 
 
 @contextmanager

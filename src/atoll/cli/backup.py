@@ -32,9 +32,9 @@ def restore(source: Path, data: Path | None, replace: bool) -> None:
     """Put a server's record back. The server must not run; sandboxes that it no longer knows go when it starts."""
     from atoll.app import backup as backups
     from atoll.app import settings
-    from atoll.app.serve import data_lock
+    from atoll.app.serve import locked
 
     chosen = settings.load({"data": data}, os.environ)
-    with data_lock(chosen.data):
+    with locked(chosen):
         backups.restore(chosen, source, replace=replace)
     click.echo(f"restored {source}; start the server to go on from there")

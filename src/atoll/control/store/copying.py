@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, Engine, func, insert, inspect, select, text
 
-from atoll.control.store.engine import database_engine, meaning, migrate, scripts
+from atoll.control.store.engine import database_engine, meaning, migrate, scripts, take_time
 from atoll.control.store.schema import events, metadata, tenants
 from atoll.model.errors import Conflict
 
@@ -21,6 +21,8 @@ def copy_database(source_url: str, target_url: str) -> None:
         source, target = database_engine(source_url), database_engine(target_url)
         try:
             with _snapshot(source).begin() as reading, _writer(target).begin() as writing:
+                take_time(reading)
+                take_time(writing)
                 _check_newest(reading)
                 migrate(writing)
                 for table in reversed(metadata.sorted_tables):

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -95,7 +95,6 @@ def sqlite_url(path: Path) -> str:
 def database_engine(url: str) -> Engine:
     """Connections to the database at this address, opened when they are needed."""
     is_sqlite = url.startswith("sqlite:")
-    busy_ms = int(limits.DATABASE_BUSY_S * 1000)
     try:
         address = make_url(url)
         if address.drivername == "postgresql":
@@ -108,9 +107,7 @@ def database_engine(url: str) -> Engine:
             max_overflow=0,
             pool_timeout=limits.DATABASE_BUSY_S,
             pool_pre_ping=not is_sqlite,  # a server that was restarted is noticed before a transaction begins
-            connect_args={"check_same_thread": False}
-            if is_sqlite
-            else {"connect_timeout": int(limits.DATABASE_BUSY_S), "options": f"-c lock_timeout={busy_ms}"},
+            connect_args={"check_same_thread": False} if is_sqlite else _postgresql_arguments(),
         )
     except ModuleNotFoundError as error:
         raise Unavailable(
@@ -128,6 +125,36 @@ def database_engine(url: str) -> Engine:
         event.listen(engine, "connect", _on_connect)
     event.listen(engine, "begin", _on_begin if is_sqlite else _on_begin_postgresql)
     return engine
+
+
+def _postgresql_arguments() -> dict[str, Any]:
+    """Bounds on how long a connection waits, at both ends: for a lock, a statement, and an end that says nothing any
+    more because its machine or the way to it is gone."""
+    probe_s, probes = int(limits.DATABASE_PROBE_S), limits.DATABASE_PROBES_MAX
+    lost_ms = int(limits.DATABASE_LOST_S_MAX * 1000)
+    there = {
+        "lock_timeout": int(limits.DATABASE_BUSY_S * 1000),
+        "statement_timeout": int(limits.DATABASE_STATEMENT_S_MAX * 1000),
+        "tcp_keepalives_idle": probe_s,
+        "tcp_keepalives_interval": probe_s,
+        "tcp_keepalives_count": probes,
+        "tcp_user_timeout": lost_ms,
+    }
+    return {
+        "connect_timeout": int(limits.DATABASE_BUSY_S),
+        "keepalives": 1,
+        "keepalives_idle": probe_s,
+        "keepalives_interval": probe_s,
+        "keepalives_count": probes,
+        "tcp_user_timeout": lost_ms,
+        "options": " ".join(f"-c {name}={value}" for name, value in there.items()),
+    }
+
+
+def take_time(connection: Connection) -> None:
+    """What follows in this transaction is about all that there is, and may take as long as it does."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
 
 
 @contextmanager
@@ -189,6 +216,7 @@ def migrate(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))
     config.attributes["connection"] = connection
+    take_time(connection)
     try:
         command.upgrade(config, "head")
     except DatabaseError as error:
