@@ -8,7 +8,6 @@ from pathlib import Path
 
 import anyio
 import pytest
-import sqlalchemy as sa
 
 from atoll.app.serve import locked
 from atoll.app.settings import Settings
@@ -124,8 +123,8 @@ def test_a_connection_waits_for_nothing_without_end(url: str) -> None:
             assert "tcp_keepalives_count" in asked["options"]
             engine.take_time(connection)
             assert shown("statement_timeout") == "0"
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 10")
             with pytest.raises(Unavailable), engine.meaning():
-                connection.execute(sa.text("SET LOCAL statement_timeout = 10"))
-                connection.execute(sa.text("SELECT pg_sleep(5)"))
+                connection.exec_driver_sql("SELECT pg_sleep(5)")
     finally:
         database.dispose()

@@ -2,7 +2,7 @@
 
 What is on record is what the node enforces: it is written first, then sent, and sent again at every start. A node that
 has not heard of a sandbox's policy lets nothing through. Who changes it reads, writes and sends in one turn, so that no
-change undoes another. The inside is told after that: it may be slow to answer, and nothing that is enforced waits for it.
+change undoes another. The inside is told afterwards: it may be slow to answer, and nothing that holds waits for that.
 """
 
 from __future__ import annotations

@@ -88,8 +88,7 @@ def test_nobody_fills_the_line_alone() -> None:
             try:
                 async with turnstile.turn(owner):
                     served.append(owner)
-            except Unavailable as error:
-                assert error.code == "create_queue_full"
+            except Unavailable:
                 refused.append(owner)
 
         async with asyncio.TaskGroup() as tasks:
@@ -99,7 +98,9 @@ def test_nobody_fills_the_line_alone() -> None:
                     await asyncio.sleep(0)
                 await asyncio.sleep(0)
                 assert turnstile.waiting == 6
-                assert sorted(refused) == sorted("a" + "aaa" + "b" + "a"), "its seventh, those who made room, and a fourth b"
+                assert sorted(refused) == sorted("a" + "aaa" + "b" + "a"), (
+                    "its seventh, those who made room, and a fourth b"
+                )
         assert sorted(served) == sorted("aa" + "bbb" + "c")
         async with asyncio.timeout(1), turnstile.turn("d"):
             assert turnstile.waiting == 0
