@@ -66,7 +66,7 @@ class Accounts:
     def begin(self, tasks: TaskGroup) -> None:
         """Start the loops; they run as long as the group does."""
         tasks.start_soon(forever, self.events.flush_step)
-        tasks.start_soon(forever, self.webhooks.step)
+        tasks.start_soon(self.webhooks.run)
         tasks.start_soon(forever, self.housekeeping.step)
         tasks.start_soon(forever, functools.partial(note_key_use, self.keys))
         if self.options.events_file is not None:

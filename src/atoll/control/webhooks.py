@@ -9,10 +9,12 @@ over the three parts `id.timestamp.body`. What signs is encrypted in the databas
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import hmac
 import json
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -20,11 +22,13 @@ from urllib.parse import urlsplit
 
 import anyio
 import structlog
+from anyio.abc import TaskGroup
 from sqlalchemy import Connection
 
 from atoll.control.authz import Principal
 from atoll.control.clock import Clock
 from atoll.control.events import Events, as_json
+from atoll.control.loops import forever
 from atoll.control.posting import Post as Post
 from atoll.control.posting import Posted
 from atoll.control.store import events as event_rows
@@ -77,7 +81,8 @@ class Webhooks:
         self._events = events
         self._metrics = metrics
         self._send = send
-        self._room = anyio.CapacityLimiter(limits.WEBHOOK_AT_ONCE_MAX)
+        self._under_way: Counter[str] = Counter()
+        """Deliveries, by webhook."""
         self._changed = anyio.Event()
         self.forms: dict[str, Form] = {NATIVE: post_of}
         """How an event is told, by the form of a webhook; a façade adds its vendor's."""
@@ -144,19 +149,43 @@ class Webhooks:
         await self._find(owner, hook_id)
         return await self._store.read(_deliveries, hook_id)
 
-    async def step(self) -> None:
-        """Send what is due, then wait for more. Where nobody listens, what happens to sandboxes wakes nobody."""
+    async def run(self) -> None:
+        """Send what is due, for ever. Nobody waits for a receiver but what else it is sent."""
+        async with anyio.create_task_group() as tasks:
+            await forever(functools.partial(self._step, tasks))
+
+    async def _step(self, tasks: TaskGroup) -> None:
+        """Begin to send what is due, or wait for more. Where nobody listens, what happens to sandboxes wakes nobody."""
         self._changed = anyio.Event()
         added = self._events.next_added()
         now = self._clock.now()
-        work = await self._store.read(_work, now)
-        async with anyio.create_task_group() as tasks:
-            for delivery in work.due:
+        busy = [hook_id for hook_id, count in self._under_way.items() if count >= limits.WEBHOOK_AT_ONCE_MAX]
+        room = limits.WEBHOOKS_AT_ONCE_MAX - self._under_way.total()
+        work = await self._store.read(_work, now, busy, room)
+        fitting = self._fitting(work.due)
+        if fitting:
+            claimed_until = now + timedelta(seconds=limits.WEBHOOK_S_MAX * 2)
+            for delivery in await self._store.write(_claim, fitting, claimed_until):
+                self._under_way[delivery.webhook_id] += 1
                 tasks.start_soon(self._deliver, delivery)
-        if not work.due:
-            look_at = now + timedelta(seconds=limits.WEBHOOK_LOOK_S)
-            wake_at = min(look_at, max(work.next_due or look_at, now))
-            await self._clock.wait_until(wake_at, added if work.listened_to else self._changed)
+            return
+        look_at = now + timedelta(seconds=limits.WEBHOOK_LOOK_S)
+        wake_at = min(look_at, max(work.next_due or look_at, now)) if room else look_at
+        async with anyio.create_task_group() as waiting:
+            if work.listened_to:
+                waiting.start_soon(_wait_then_cancel, added, waiting.cancel_scope)
+            await self._clock.wait_until(wake_at, self._changed)
+            waiting.cancel_scope.cancel()
+
+    def _fitting(self, due: list[Delivery]) -> list[Delivery]:
+        """Of each webhook no more than may be under way."""
+        counts = Counter(self._under_way)
+        fitting = []
+        for delivery in due:
+            if counts[delivery.webhook_id] < limits.WEBHOOK_AT_ONCE_MAX:
+                counts[delivery.webhook_id] += 1
+                fitting.append(delivery)
+        return fitting
 
     async def reseal(self) -> None:
         """Encrypt with the first key what is encrypted with an older one, or not at all; done at start."""
@@ -177,24 +206,30 @@ class Webhooks:
             return replace(hook, secret="")
 
     async def _deliver(self, delivery: Delivery) -> None:
-        async with self._room:
-            claimed_until = self._clock.now() + timedelta(seconds=limits.WEBHOOK_S_MAX * 2)
-            if not await self._store.write(rows.claim, delivery, claimed_until):
-                return
-            hook = await self._store.read(rows.by_id, delivery.webhook_id)
-            event = await self._store.read(event_rows.by_number, delivery.event_number)
-            hook = self._opened(hook) if hook else None
-            if hook is None or event is None:
-                posted = Posted(None, "the webhook or the event is gone", final=True)
-            elif not hook.secret:  # never sent unsigned; the key may come back
-                posted = Posted(None, "the secret that signs it cannot be decrypted: its key is not there")
-            elif hook.form not in self.forms:  # what spoke this form is not installed any more; it may come back
-                posted = Posted(None, f"nobody here speaks the form {hook.form!r}")
-            else:
-                posted = await self._send(self.forms[hook.form](hook, delivery, event, self._clock.now()))
+        """Attempt one that was claimed. What goes wrong here is tried again when the claim is over."""
+        try:
+            posted = await self._attempt(delivery)
             settled = settle(replace(delivery, attempts=delivery.attempts + 1), posted, self._clock.now())
             self._metrics.webhook_deliveries.labels(settled.state.value).inc()
             await self._store.write(rows.settle, settled)
+        except Exception as error:  # the other deliveries go on, whatever it is
+            log.error("delivery_unsettled", webhook_id=delivery.webhook_id, error=repr(error))
+        finally:
+            self._under_way[delivery.webhook_id] -= 1
+            self._under_way += Counter()  # without those of which there are none
+            self._changed.set()
+
+    async def _attempt(self, delivery: Delivery) -> Posted:
+        hook = await self._store.read(rows.by_id, delivery.webhook_id)
+        event = await self._store.read(event_rows.by_number, delivery.event_number)
+        hook = self._opened(hook) if hook else None
+        if hook is None or event is None:
+            return Posted(None, "the webhook or the event is gone", final=True)
+        if not hook.secret:  # never sent unsigned; the key may come back
+            return Posted(None, "the secret that signs it cannot be decrypted: its key is not there")
+        if hook.form not in self.forms:  # what spoke this form is not installed any more; it may come back
+            return Posted(None, f"nobody here speaks the form {hook.form!r}")
+        return await self._send(self.forms[hook.form](hook, delivery, event, self._clock.now()))
 
     async def _find(self, owner: str, hook_id: str) -> Webhook:
         hook = await self._store.read(rows.by_id, hook_id) if ids.is_id(ids.WEBHOOK, hook_id) else None
@@ -273,9 +308,19 @@ def _check(url: str, actions: tuple[str, ...], name: str, secret: str, form: str
         raise InvalidArgument("an action is too long", code="invalid_actions")
 
 
-def _work(connection: Connection, now: datetime) -> Work:
-    due = rows.due(connection, now, limits.WEBHOOK_AT_ONCE_MAX * 4)
-    return Work(due, rows.next_due(connection), rows.any_listens(connection))
+async def _wait_then_cancel(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def _work(connection: Connection, now: datetime, busy: list[str], room: int) -> Work:
+    due = rows.due(connection, now, room, busy)
+    return Work(due, rows.next_due(connection, busy), rows.any_listens(connection))
+
+
+def _claim(connection: Connection, deliveries: list[Delivery], until: datetime) -> list[Delivery]:
+    """Those of which nobody else was faster."""
+    return [delivery for delivery in deliveries if rows.claim(connection, delivery, until)]
 
 
 def _add(connection: Connection, hook: Webhook, event: Event) -> None:

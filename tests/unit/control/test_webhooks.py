@@ -17,7 +17,7 @@ import anyio
 import pytest
 
 from atoll.control.posting import Post, Posted
-from atoll.control.service import Control, Keyring
+from atoll.control.service import Control, Keyring, Query
 from atoll.control.store.engine import Store, sqlite_url
 from atoll.control.vault import key_new
 from atoll.control.webhooks import retry_s
@@ -169,6 +169,39 @@ async def test_what_fails_is_tried_again_later_and_then_given_up(world: Any, rec
         await world.clock.advance(retry_s(attempt))
     (delivery,) = await settled(world, hook, "failed")
     assert (delivery.attempts, delivery.status, delivery.error) == (limits.WEBHOOK_ATTEMPTS_MAX, 500, "status 500")
+
+
+async def test_a_receiver_that_hangs_holds_up_only_itself(
+    world: Any, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much waits for it, and however long: what others are sent goes out meanwhile, and the rest follows."""
+    monkeypatch.setattr(limits, "WEBHOOK_AT_ONCE_MAX", 2)
+    monkeypatch.setattr(limits, "WEBHOOKS_AT_ONCE_MAX", 3)
+    hooks = world.control.accounts.webhooks
+    answers = anyio.Event()
+    hanging: list[str] = []
+
+    async def send(post: Post) -> Posted:
+        if post.url.endswith("/hangs"):
+            hanging.append(post.headers["webhook-id"])
+            await answers.wait()
+        return await receiver.send(post)
+
+    hooks._send = send
+    slow = await hooks.create(world.me, "https://example.org/hangs", ("sandbox.running",))
+    for _ in range(5):
+        await world.control.sandbox_create(world.me, SandboxSpec())
+    with anyio.fail_after(5):
+        while len(hanging) < 2:
+            await anyio.sleep(0.005)
+    hook = await hooks.create(world.me, "https://example.org/y", ("sandbox.killed",))
+    for sandbox in (await world.control.sandbox_list(world.me, Query(), None, 10)).items[:3]:
+        await world.control.sandbox_kill(world.me, sandbox.id)
+    await settled(world, hook, "delivered")
+    assert (len(receiver.got), len(hanging)) == (3, 2)
+    answers.set()
+    await settled(world, slow, "delivered")
+    assert len(set(hanging)) == len(hanging) == 5
 
 
 async def test_a_refused_address_is_not_tried_again(world: Any, receiver: Receiver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -122,21 +123,24 @@ def remove(connection: Connection, owner: str, hook_id: str, now: datetime) -> b
     return removed
 
 
-def due(connection: Connection, now: datetime, items_max: int) -> list[Delivery]:
-    """What should be on its way now, oldest first."""
+def due(connection: Connection, now: datetime, items_max: int, busy: Collection[str] = ()) -> list[Delivery]:
+    """What should be on its way now, oldest first, but for webhooks that are busy."""
     column = webhook_deliveries.c
     wanted = (
         select(webhook_deliveries)
         .where(column.state == DeliveryState.PENDING.value, column.due_us <= to_us(now))
+        .where(column.webhook_id.not_in(busy))
         .order_by(column.due_us, column.id)
         .limit(items_max)
     )
     return [_delivery(row) for row in connection.execute(wanted)]
 
 
-def next_due(connection: Connection) -> datetime | None:
+def next_due(connection: Connection, busy: Collection[str] = ()) -> datetime | None:
     column = webhook_deliveries.c
-    wanted = select(func.min(column.due_us)).where(column.state == DeliveryState.PENDING.value)
+    wanted = select(func.min(column.due_us)).where(
+        column.state == DeliveryState.PENDING.value, column.webhook_id.not_in(busy)
+    )
     value = connection.execute(wanted).scalar_one_or_none()
     return None if value is None else from_us(value)
 
