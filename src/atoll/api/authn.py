@@ -10,7 +10,7 @@ from starlette.types import Scope
 
 from atoll.api.edge import Exchange, exchange_of
 from atoll.control.service import Allowed, Control, Principal
-from atoll.model.errors import AtollError, Unauthenticated
+from atoll.model.errors import Unauthenticated
 from atoll.model.event import OK
 
 ANONYMOUS = Principal(owner="", key_id="", scopes=frozenset())
@@ -23,11 +23,7 @@ async def principal_of(scope: Scope, control: Control, needs: str = "", key: str
         raise Unauthenticated(
             "no API key was given", hint="Send it as `Authorization: Bearer <key>`; see the file `key` of the server."
         )
-    try:
-        return await _admitted(key, scope, control, needs or _needed(scope))
-    except AtollError as error:
-        control.metrics.requests_refused.labels(error.code).inc()
-        raise
+    return await _admitted(key, scope, control, needs or _needed(scope))
 
 
 async def _admitted(key: str, scope: Scope, control: Control, needs: str) -> Principal:

@@ -15,12 +15,14 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from atoll.api.errors import ClientGone, as_refusal, of_exception, send_problem
+from atoll.model.errors import Forbidden, LimitExceeded, Unauthenticated
 from atoll.telemetry import Metrics
 
 log = structlog.get_logger(__name__)
 
 SCOPE_KEY = "atoll.exchange"
 
+_REFUSED = frozenset({kind.http_status for kind in (Unauthenticated, Forbidden, LimitExceeded)})
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
 
@@ -91,6 +93,8 @@ class Edge:
         if exchange.done is not None:
             exchange.done(exchange)
         method = scope.get("method", "GET") if exchange.route != "none" else "other"
+        if exchange.code and exchange.status in _REFUSED:
+            self._metrics.requests_refused.labels(exchange.code).inc()
         self._metrics.http_request_s.labels(method, exchange.route, str(exchange.status)).observe(duration_s)
         log.debug(
             "request",

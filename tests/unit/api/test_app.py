@@ -9,7 +9,9 @@ import anyio
 import pytest
 
 from atoll.api.app import create_app
+from atoll.control.keys import KeySpec
 from atoll.model import limits
+from atoll.model.quota import Quota
 from atoll.testing.asgi import Caller
 
 pytestmark = pytest.mark.anyio
@@ -112,6 +114,25 @@ async def test_metrics_count_requests_by_route_and_sandboxes_by_state(inside: An
     assert inside.sandbox not in text
     assert 'atoll_sandboxes{state="running"} 1.0' in text
     assert 'atoll_sandbox_create_seconds_count{outcome="boot"} 1.0' in text
+
+
+async def test_metrics_count_what_was_refused_by_key_scope_quota_and_rate(edge: Any) -> None:
+    """Each once, wherever it was refused; what is wrong in another way is not among them."""
+    keys = edge.control.accounts.keys
+    asked: list[tuple[KeySpec, int]] = [
+        (KeySpec("reader", scopes=frozenset({"read"})), 403),
+        (KeySpec("small", quota=Quota(sandboxes=0)), 429),
+        (KeySpec("slow", quota=Quota(requests_per_second=0)), 429),
+    ]
+    for spec, status in asked:
+        _, key = await keys.create(None, "default", spec)
+        assert (await Caller(edge.app, key).ask("POST", "/v1/sandboxes", {})).status == status
+    assert (await Caller(edge.app).ask("POST", "/v1/sandboxes", {})).status == 401
+    assert (await edge.ask("POST", "/v1/sandboxes", {"template": "none"})).status == 404
+    text = (await edge.ask("GET", "/metrics")).body.decode()
+    counted = {line for line in text.splitlines() if line.startswith("atoll_requests_refused_total{")}
+    codes = ("scope_missing", "quota_exceeded", "rate_limited", "unauthenticated")
+    assert counted == {f'atoll_requests_refused_total{{code="{code}"}} 1.0' for code in codes}
 
 
 async def test_templates_and_node(edge: Any) -> None:
