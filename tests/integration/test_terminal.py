@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from atoll import Sandbox
@@ -157,6 +157,21 @@ def test_a_ticket_opens_once_and_nothing_else(server: Server, sandbox: Sandbox) 
     assert server.request("GET", path).json()["code"] == "upgrade_required"
     with pytest.raises(Conflict):
         sandbox.terminals.attach(sandbox.commands.start("sleep 60").id)
+    terminal.signal("KILL")
+    terminal.wait()
+
+
+def test_a_person_whose_key_is_revoked_sits_there_no_longer(server: Server, sandbox: Sandbox) -> None:
+    terminal = sandbox.terminals.open("cat")
+    made = server.request("POST", "/v1/keys", json={"name": "x"}).json()
+    address = f"{server.url}/v1/sandboxes/{sandbox.id}/terminals/{terminal.id}".replace("http", "ws", 1)
+    with connect(address, additional_headers={"X-API-Key": made["key"]}) as socket:
+        assert '"attached"' in str(socket.recv(5))
+        server.request("DELETE", f"/v1/keys/{made['view']['id']}")
+        assert '"key_revoked"' in str(socket.recv(5))
+        with pytest.raises(ConnectionClosed):
+            socket.recv(5)
+    terminal.write("on\n")  # other keys' go on
     terminal.signal("KILL")
     terminal.wait()
 

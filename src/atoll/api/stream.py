@@ -57,8 +57,9 @@ async def _send_all(
     await call.send({"type": "http.response.start", "status": 200, "headers": headers})
     await call.send({"type": "http.response.body", "body": encode(first), "more_body": True})
     try:
-        async for event in events:
-            await call.send({"type": "http.response.body", "body": encode(event), "more_body": True})
+        with call.control.accounts.keys.open_by(call.principal.key_id):
+            async for event in events:
+                await call.send({"type": "http.response.body", "body": encode(event), "more_body": True})
     except AtollError as error:
         failed = StreamFailed(problem=problem_of(of_exception(error), call.request_id))
         await call.send({"type": "http.response.body", "body": encode(failed), "more_body": True})

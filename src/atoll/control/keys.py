@@ -10,11 +10,13 @@ import os
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
+import anyio
 from sqlalchemy import Connection
 
 from atoll.control.authz import ALL_SCOPES, DEFAULT_OWNER, Principal, check_scopes
@@ -67,6 +69,8 @@ class Keys:
         self._changes = 0
         """How often what was known had to be forgotten."""
         self._used: dict[str, datetime] = {}
+        self._open: dict[str, set[anyio.CancelScope]] = {}
+        """What stays open, by key."""
         self.on_revoked: Callable[[str], None] = _nobody_listens
         """Told the id of each key that is revoked here: what it holds open must close."""
 
@@ -117,7 +121,24 @@ class Keys:
         """These keys open nothing any more, by the record."""
         self.forget()
         for key_id in key_ids:
+            for scope in self._open.get(key_id, ()):
+                scope.cancel()
             self.on_revoked(key_id)
+
+    @contextmanager
+    def open_by(self, key_id: str) -> Iterator[None]:
+        """Something that stays open for long, because of a key: Unauthenticated (key_revoked) ends it with the key."""
+        scope = anyio.CancelScope()
+        self._open.setdefault(key_id, set()).add(scope)
+        try:
+            with scope:
+                yield
+        finally:
+            self._open[key_id].discard(scope)
+            if not self._open[key_id]:
+                del self._open[key_id]
+        if scope.cancelled_caught:
+            raise _revoked()
 
     def forget(self) -> None:
         """Keys, members or tenants have changed: recognise every key anew."""
@@ -164,7 +185,7 @@ class Keys:
         record = found.key
         scopes = record.scopes if found.member_scopes is None else record.scopes & found.member_scopes
         if record.revoked_at is not None or found.tenant_removed or not scopes:
-            raise Unauthenticated("the API key has been revoked", code="key_revoked", hint="Ask for a new one.")
+            raise _revoked()
         principal = Principal(record.owner, record.id, scopes, tenant_quota=found.tenant_quota, key_quota=record.quota)
         return _Known(time.monotonic(), principal, record.expires_at)
 
@@ -219,6 +240,10 @@ def _revoke(connection: Connection, owner: str, key_id: str, event: Event) -> Ke
 
 def _nobody_listens(_key_id: str) -> None:
     pass
+
+
+def _revoked() -> Unauthenticated:
+    return Unauthenticated("the API key has been revoked", code="key_revoked", hint="Ask for a new one.")
 
 
 def _unknown_key() -> Unauthenticated:

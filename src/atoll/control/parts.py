@@ -99,7 +99,13 @@ class Parts:
         visit_log = VisitLog(events)
         ingress = Ingress(store, ledger, node, clock, accounts.keys.authenticate, visit_log, keyring.links)
         ingress.awake = states.awake
-        accounts.keys.on_revoked = ingress.cut_key
+        tickets = Tickets(clock)
+
+        def revoked(key_id: str) -> None:
+            ingress.cut_key(key_id)
+            tickets.forget(key_id)
+
+        accounts.keys.on_revoked = revoked
         return cls(
             node=node,
             metrics=metrics,
@@ -115,7 +121,7 @@ class Parts:
             ingress=ingress,
             visit_log=visit_log,
             file_urls=FileUrls(keyring.links, clock),
-            tickets=Tickets(clock),
+            tickets=tickets,
             watchers=Watchers(tasks),
         )
 

@@ -36,6 +36,11 @@ class Tickets:
             self._places.popitem(last=False)
         return ticket, expires_at
 
+    def forget(self, key_id: str) -> None:
+        """A key was revoked: what stands for its bearer opens nothing."""
+        for ticket in [ticket for ticket, place in self._places.items() if place.principal.key_id == key_id]:
+            del self._places[ticket]
+
     def redeem(self, ticket: str, path: str) -> Principal:
         """Who it stands for. It is used up, also if it was for something else."""
         place = self._places.pop(_hash(ticket), None)

@@ -142,6 +142,7 @@ async def test_what_a_removed_member_or_tenant_has_open_ends(world: Any, whole: 
     _, key = await control.accounts.keys.create(None, "team", KeySpec("of ann", member="ann"))
     sandbox, _ = await control.sandbox_create(await control.authenticate(key), SandboxSpec())
     admission = await control.ingress.admit(Knock(sandbox.id, 8000, key))
+    ticket, _ = control.tickets.issue(await control.authenticate(key), "/terminals/1")
     cut = anyio.Event()
 
     async def visit() -> None:
@@ -158,6 +159,8 @@ async def test_what_a_removed_member_or_tenant_has_open_ends(world: Any, whole: 
             await control.accounts.tenants.member_remove(world.me, "team", "ann")
         with anyio.fail_after(5):
             await cut.wait()
+    with pytest.raises(Unauthenticated):
+        control.tickets.redeem(ticket, "/terminals/1")
 
 
 async def test_a_create_that_was_let_in_before_its_tenant_was_removed_makes_nothing(world: Any) -> None:

@@ -68,14 +68,15 @@ async def attach(call: Call[Nothing, AttachQuery]) -> None:
     socket = Socket(call.receive, call.send, call.request_id)
 
     async def session() -> None:
-        async with sandbox.stream("process.attach", {**process_params(call), **where}) as stream:
-            messages = aiter(stream)
-            attached = _attached(await anext(messages))
-            await socket.accept()
-            await socket.send_text(attached)
-            if query.cols is not None and query.rows is not None:
-                await stream.send_control({"do": "resize", "cols": query.cols, "rows": query.rows})
-            await _both_ways(socket, stream, messages)
+        with call.control.accounts.keys.open_by(call.principal.key_id):
+            async with sandbox.stream("process.attach", {**process_params(call), **where}) as stream:
+                messages = aiter(stream)
+                attached = _attached(await anext(messages))
+                await socket.accept()
+                await socket.send_text(attached)
+                if query.cols is not None and query.rows is not None:
+                    await stream.send_control({"do": "resize", "cols": query.cols, "rows": query.rows})
+                await _both_ways(socket, stream, messages)
 
     await guarded(socket, session)
 

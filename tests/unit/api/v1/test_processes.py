@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from atoll.testing.asgi import Caller
 from atoll.wire import framing, guest
 from atoll.wire.stream import FRAMES
 
@@ -88,6 +89,32 @@ async def test_a_caller_who_leaves_ends_the_stream_at_once(inside: Any, kill: bo
     assert inside.guest.streams == 0
     (process,) = inside.guest.processes.values()
     assert (process.exit is not None) == kill
+
+
+async def test_a_stream_ends_with_the_key_that_opened_it(inside: Any) -> None:
+    """Its last event says why; those of other keys go on."""
+    made = (await inside.ask("POST", "/v1/keys", {"name": "x"})).json()
+    ended: list[Any] = []
+    begun, others, gone = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def follow() -> None:
+        body = {"cmd": "echo hi; sleep 100"}
+        ended.append(await Caller(inside.app, made["key"]).ask("POST", path, body, begun=begun))
+
+    path = f"/v1/sandboxes/{inside.sandbox}/processes"
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow)
+            tasks.start_soon(lambda: inside.ask("POST", path, {"cmd": "echo hi; sleep 100"}, begun=others, gone=gone))
+            await begun.wait()
+            await others.wait()
+            await inside.ask("DELETE", f"/v1/keys/{made['view']['id']}")
+            while not ended:
+                await anyio.sleep(0.005)
+            assert inside.guest.streams == 1
+            gone.set()
+    assert ended[0].lines()[-1]["problem"]["code"] == "key_revoked"
+    assert inside.control.accounts.keys._open == {}
 
 
 async def test_a_sandbox_that_has_ended_says_why(inside: Any) -> None:
