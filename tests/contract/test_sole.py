@@ -54,7 +54,7 @@ async def test_a_second_server_on_one_database_is_refused(
     async with sole.kept(url):
         with pytest.raises(Conflict) as caught, locked(Settings(data=tmp_path, database=url)):
             pass
-        assert caught.value.code == "data_in_use"
+        assert caught.value.code == "database_in_use"
         with locked(Settings(data=tmp_path)):
             pass
     with locked(Settings(data=tmp_path, database=url)):

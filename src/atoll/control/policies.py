@@ -92,7 +92,8 @@ class Policies:
     async def begin(self, record: NetworkRecord) -> None:
         """Have the node know the network of a new sandbox, which went on record with it."""
         async with self._changing.turn(record.sandbox_id):
-            await self._send(await self._store.read(rows.get, record.sandbox_id) or record)
+            known = await self._store.read(rows.get, record.sandbox_id)  # perhaps changed since
+            await self._send(known or record)
 
     async def copy(self, owner: str, source_id: str, sandbox_id: str) -> None:
         """The same network for a sandbox that was made of another; its placeholders are those in its memory."""

@@ -145,7 +145,12 @@ async def test_one_fork_that_fails_does_not_spoil_the_others(world: Any) -> None
 
 async def test_a_fork_has_the_bounds_of_the_original(world: Any) -> None:
     """Each has the same budget for itself, and what happens when it is spent is the same."""
-    bounds = {"budget": Budget(seconds=100), "on_budget": DeadlineAction.PAUSE, "timeout_s": 1000, "idle_timeout_s": 50}
+    bounds: dict[str, Any] = {
+        "budget": Budget(seconds=100),
+        "on_budget": DeadlineAction.PAUSE,
+        "timeout_s": 1000,
+        "idle_timeout_s": 50,
+    }
     sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(**bounds))
     await world.clock.advance(10)
     for fork in await world.control.snapshots.fork(world.me, sandbox.id, 2, None):

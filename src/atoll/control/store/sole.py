@@ -62,7 +62,7 @@ class SoleUse:
             time.sleep(_AGAIN_S)
 
     async def keep(self) -> None:
-        """Hold it for ever; Conflict (data_in_use) if it was lost and somebody else has it."""
+        """Hold it for ever; Conflict (database_in_use) if it was lost and somebody else has it."""
         while True:
             await anyio.sleep(limits.DATABASE_HELD_LOOK_S)
             try:
@@ -110,6 +110,6 @@ async def kept(url: str) -> AsyncIterator[None]:
 def _taken() -> Conflict:
     return Conflict(
         "another server is using the database",
-        code="data_in_use",
+        code="database_in_use",
         hint="Stop that one, or give this one a database of its own.",
     )
