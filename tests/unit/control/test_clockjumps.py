@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,9 +10,8 @@ import pytest
 
 from atoll.control.store import sandboxes as rows
 from atoll.control.usage import UsageFilter
-from atoll.model.errors import LimitExceeded, Unavailable
+from atoll.model.errors import Unavailable
 from atoll.model.lifecycle import EndReason, State
-from atoll.model.quota import Quota
 from atoll.model.sandbox import Budget, DeadlineAction, SandboxSpec
 
 pytestmark = pytest.mark.anyio
@@ -41,22 +39,6 @@ async def test_a_deadline_is_as_far_away_as_before(world: Any, jump_s: float) ->
     assert (await world.control.sandbox_get(world.me, sandbox.id)).state is State.RUNNING
     await world.clock.advance(1)
     assert (await wait_state(world, sandbox.id, State.KILLED)).end_reason is EndReason.DEADLINE
-
-
-async def test_creates_before_a_clock_was_set_back_do_not_hold_up_those_after_it(world: Any) -> None:
-    """They lie in the future then, and nobody waits until it has come."""
-    me = replace(world.me, tenant_quota=Quota(creates_per_minute=2))
-    for _ in range(2):
-        await world.control.sandbox_create(me, SandboxSpec())
-    with pytest.raises(LimitExceeded) as caught:
-        await world.control.sandbox_create(me, SandboxSpec())
-    assert caught.value.retry_after_s == 60
-    await world.clock.jump(-HOUR_S)
-    for _ in range(2):
-        await world.control.sandbox_create(me, SandboxSpec())
-    with pytest.raises(LimitExceeded) as caught:
-        await world.control.sandbox_create(me, SandboxSpec())
-    assert caught.value.retry_after_s == 60
 
 
 async def test_no_time_is_charged_that_did_not_pass(world: Any) -> None:

@@ -118,6 +118,22 @@ async def test_disk_is_that_of_sandboxes_volumes_and_snapshots_together(world: A
     assert fork.error.code == "quota_exceeded"
 
 
+async def test_creates_before_a_clock_was_set_back_do_not_hold_up_those_after_it(world: Any) -> None:
+    """They lie in the future then, and nobody waits until it has come."""
+    me = replace(world.me, tenant_quota=Quota(creates_per_minute=2))
+    for _ in range(2):
+        await world.control.sandbox_create(me, SandboxSpec())
+    with pytest.raises(LimitExceeded) as caught:
+        await world.control.sandbox_create(me, SandboxSpec())
+    assert caught.value.retry_after_s == 60
+    await world.clock.jump(-3600.0)
+    for _ in range(2):
+        await world.control.sandbox_create(me, SandboxSpec())
+    with pytest.raises(LimitExceeded) as caught:
+        await world.control.sandbox_create(me, SandboxSpec())
+    assert caught.value.retry_after_s == 60
+
+
 async def test_a_member_that_is_removed_takes_its_keys_along(world: Any) -> None:
     tenants = world.control.accounts.tenants
     ann = await tenants.member_add(world.me, "default", "ann", frozenset({"write"}))
