@@ -1,7 +1,8 @@
 """The DNS server of one sandbox: answers for names that its policy knows, and asks nobody about the others.
 
 Whatever server a program inside addresses, its question ends here. Questions beyond a rate are dropped, as a network
-drops them; each answer is built anew, so nothing but addresses comes in this way, and nothing but names goes out.
+drops them, and are not even read before the next second: a flood of them costs the server next to nothing. Each answer
+is built anew, so nothing but addresses comes in this way, and nothing but names goes out.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from atoll.node.egress.judge import Bench
 
 DNS_PORT = 53
 _BATCH = 32  # questions taken in one go; then others get their turn
+_WAITING_MAX = 512  # datagrams dropped in one go: twice what the kernel keeps of one socket
 
 
 class DnsServer:
@@ -46,18 +48,23 @@ class DnsServer:
         self._open = 0
         self._second = 0
         self._in_second = 0
+        self._connections = 0
 
     async def run(self, sock: socket.socket) -> None:
         """Answer datagrams until cancelled."""
         loop = asyncio.get_running_loop()
         async with anyio.create_task_group() as tasks:
-            loop.add_reader(sock.fileno(), self._take, sock, tasks)
-            try:
-                await anyio.sleep_forever()
-            finally:
-                loop.remove_reader(sock.fileno())
+            while True:
+                spent = anyio.Event()
+                loop.add_reader(sock.fileno(), self._take, sock, tasks, spent)
+                try:
+                    await spent.wait()
+                finally:
+                    loop.remove_reader(sock.fileno())
+                await anyio.sleep(max(0.0, self._second + 1 - time.monotonic()))
+                _drop_waiting(sock)
 
-    def _take(self, sock: socket.socket, tasks: TaskGroup) -> None:
+    def _take(self, sock: socket.socket, tasks: TaskGroup, spent: anyio.Event) -> None:
         for _ in range(_BATCH):
             try:
                 message, sender = sock.recvfrom(limits.DNS_ANSWER_BYTES_MAX)
@@ -65,6 +72,10 @@ class DnsServer:
                 return
             if self._may_ask():
                 tasks.start_soon(self._answer_datagram, sock, message, sender)
+            elif self._in_second > limits.DNS_QUERIES_PER_S:
+                asyncio.get_running_loop().remove_reader(sock.fileno())
+                spent.set()
+                return
 
     def _may_ask(self) -> bool:
         second = int(time.monotonic())
@@ -79,7 +90,15 @@ class DnsServer:
             with contextlib.suppress(OSError):
                 sock.sendto(answer, sender)
 
-    async def serve_tcp(self, inside: Plain) -> None:
+    def take_tcp(self, inside: Plain, tasks: TaskGroup) -> None:
+        """A connection with questions. Programs ask this way for long answers only: a few at a time are enough."""
+        if self._connections >= limits.DNS_CONNECTIONS_MAX:
+            inside.reset()
+            return
+        self._connections += 1
+        tasks.start_soon(self._serve_tcp, inside)
+
+    async def _serve_tcp(self, inside: Plain) -> None:
         """Questions over TCP, one after the other, each with its length before it."""
         try:
             with anyio.move_on_after(limits.EGRESS_HANDSHAKE_S_MAX), contextlib.suppress(OSError):
@@ -95,6 +114,7 @@ class DnsServer:
                     if len(data) > 2 * limits.DNS_QUERY_BYTES_MAX:
                         return
         finally:
+            self._connections -= 1
             inside.close()
 
     async def _answer(self, message: bytes) -> bytes:
@@ -121,3 +141,10 @@ class DnsServer:
             code = SERVER_FAILED
         # Of a name that exists only addresses of IPv4 are told; for the rest it has nothing.
         return build_answer(question, code, addresses if question.kind == TYPE_A else (), ttl_s)
+
+
+def _drop_waiting(sock: socket.socket) -> None:
+    """What came beyond the rate is forgotten, so that who asks next is not behind a flood."""
+    with contextlib.suppress(OSError):
+        for _ in range(_WAITING_MAX):
+            sock.recv(1)

@@ -6,7 +6,8 @@
                      └── silent: connected; if the client speaks before the server does, judged by what it says,
                          else, and if it began as nothing common does, passed on and looked at until it is clear
 
-Every step has a time limit, every buffer a bound, and every connection ends in one event.
+Every step has a time limit, every buffer a bound, and every connection ends in one event. A sandbox that opens them
+faster than it may waits: its next ones are taken later, and what it does meanwhile is its own kernel's work.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from atoll.node.egress.channel import Channel, Plain, Tls
 from atoll.node.egress.dns_server import DNS_PORT, DnsServer
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.judge import Bench
+from atoll.node.egress.pace import Pace
 from atoll.node.egress.passage import Look, Passage
 from atoll.node.egress.requests import Site
 from atoll.node.egress.sniff import Kind, Sniffed, sniff
@@ -66,13 +68,16 @@ class Proxy:
         self._authority = authority
         self._trusted = trusted
         self._buffer = buffer
+        self._pace = Pace(limits.EGRESS_TAKEN_PER_S, limits.EGRESS_TAKEN_AT_ONCE)
 
     async def run(self, listener: socket.socket) -> None:
         """Take connections until cancelled. More than a sandbox may have are closed as they come."""
         loop = asyncio.get_running_loop()
+        pause_s = 0.0
 
         def accept() -> None:
             """Called while one waits; the next one is the next turn's."""
+            nonlocal pause_s
             try:
                 sock, _ = listener.accept()
                 sock.setblocking(False)
@@ -80,20 +85,23 @@ class Proxy:
                 return
             except OSError as error:
                 log.warning("accept failed", sandbox_id=self._gate.sandbox_id, error=str(error))
+                pause_s = limits.LOOP_RETRY_S
+            else:
+                self._take(sock, tasks)
+                pause_s = self._pace.take(time.monotonic())
+            if pause_s > 0:
                 loop.remove_reader(listener)
-                broken.set()
-                return
-            self._take(sock, tasks)
+                paused.set()
 
         async with anyio.create_task_group() as tasks:
             while True:
-                broken = anyio.Event()
+                paused = anyio.Event()
                 loop.add_reader(listener, accept)
                 try:
-                    await broken.wait()
+                    await paused.wait()
                 finally:
                     loop.remove_reader(listener)
-                await anyio.sleep(limits.LOOP_RETRY_S)
+                await anyio.sleep(pause_s)
 
     def _take(self, sock: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
         inside = Plain(sock)
@@ -103,7 +111,7 @@ class Proxy:
             inside.reset()
             return
         if (str(address), port) == (plan.OUTER_ADDRESS, DNS_PORT):
-            tasks.start_soon(self._names.serve_tcp, inside)
+            self._names.take_tcp(inside, tasks)
             return
         reason = self._gate.refuse_early()
         if reason:
