@@ -11,6 +11,7 @@ import ipaddress
 import ssl
 import tempfile
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,10 @@ from atoll.model.errors import InvalidArgument
 
 CA_DAYS = 3650
 LEAF_DAYS = 397  # browsers refuse certificates that are valid for longer
+AGAIN = datetime.timedelta(days=30)  # a server that runs for years shows none that is older
 BEFORE = datetime.timedelta(hours=1)  # clocks that are a little behind
+
+Now = Callable[[], datetime.datetime]
 
 
 def ca_path(data: Path) -> Path:
@@ -77,32 +81,36 @@ class Authority:
 
 
 class NamedContexts:
-    """A context for each name that callers ask for; the least recently used are forgotten."""
+    """A context for each name that callers ask for; the least recently used are forgotten, old ones made anew."""
 
-    def __init__(self, authority: Authority, now: datetime.datetime) -> None:
+    def __init__(self, authority: Authority, now: Now) -> None:
         self._authority = authority
         self._now = now
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._contexts: OrderedDict[str, ssl.SSLContext] = OrderedDict()
+        self._contexts: OrderedDict[str, tuple[datetime.datetime, ssl.SSLContext]] = OrderedDict()
         self.default = self._context(authority.domain)
         self.default.sni_callback = self._choose
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, _default: ssl.SSLContext) -> None:
         """Names that are not under the domain get its own certificate, and the caller refuses that."""
-        if name and name.lower().endswith("." + self._authority.domain) and len(name) <= limits.HOST_CHARS_MAX:
-            connection.context = self._known(name.lower())
+        domain = self._authority.domain
+        under = name and name.lower().endswith("." + domain) and len(name) <= limits.HOST_CHARS_MAX
+        connection.context = self._known(name.lower() if name and under else domain)
 
     def _known(self, name: str) -> ssl.SSLContext:
-        if name not in self._contexts:
-            self._contexts[name] = self._context(name)
+        now = self._now()
+        made_at, found = self._contexts.get(name, (now, None))
+        if found is None or abs(now - made_at) > AGAIN:
+            made_at, found = now, self._context(name)
+        self._contexts[name] = made_at, found
         self._contexts.move_to_end(name)
         while len(self._contexts) > limits.TLS_NAMES_MAX:
             self._contexts.popitem(last=False)
-        return self._contexts[name]
+        return found
 
     def _context(self, name: str) -> ssl.SSLContext:
         context = _server_context()
-        pem = self._authority.signed(name, self._key, self._now) + _key_pem(self._key)
+        pem = self._authority.signed(name, self._key, self._now()) + _key_pem(self._key)
         with tempfile.NamedTemporaryFile() as file:  # 0600; the ssl module reads files only
             file.write(pem)
             file.flush()
@@ -112,8 +120,12 @@ class NamedContexts:
 
 def own_context(data: Path, domain: str) -> ssl.SSLContext:
     """TLS by the CA of this data directory."""
-    now = datetime.datetime.now(datetime.UTC)
-    return NamedContexts(Authority.open(data, domain, now), now).default
+    authority = Authority.open(data, domain, _utc_now())
+    return NamedContexts(authority, _utc_now).default
+
+
+def _utc_now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 def brought_context(certificate: Path, key: Path) -> ssl.SSLContext:

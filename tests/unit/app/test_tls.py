@@ -18,8 +18,8 @@ from atoll.model.errors import InvalidArgument
 NOW = datetime.datetime.now(datetime.UTC)
 
 
-def handshake(server: ssl.SSLContext, ca: Path, name: str) -> None:
-    """Raises what a client that trusts the CA raises."""
+def handshake(server: ssl.SSLContext, ca: Path, name: str) -> bytes:
+    """The certificate that is shown. Raises what a client that trusts the CA raises."""
     client = ssl.create_default_context(cafile=ca)
     near, far = socket.socketpair()
 
@@ -33,7 +33,8 @@ def handshake(server: ssl.SSLContext, ca: Path, name: str) -> None:
     thread.start()
     try:
         near.settimeout(10)
-        client.wrap_socket(near, server_hostname=name).close()
+        with client.wrap_socket(near, server_hostname=name) as link:
+            return link.getpeercert(binary_form=True) or b""
     finally:
         near.close()
         thread.join(10)
@@ -65,10 +66,23 @@ def test_another_domain_has_another_ca(tmp_path: Path) -> None:
 
 def test_names_that_are_asked_for_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TLS_NAMES_MAX", 2)
-    contexts = tls.NamedContexts(tls.Authority.open(tmp_path, "localhost", NOW), NOW)
+    contexts = tls.NamedContexts(tls.Authority.open(tmp_path, "localhost", NOW), lambda: NOW)
     for number in range(5):
         contexts._known(f"{number}.localhost")
     assert list(contexts._contexts) == ["3.localhost", "4.localhost"]
+
+
+def test_a_server_that_runs_for_years_never_shows_an_old_certificate(tmp_path: Path) -> None:
+    """Neither of a name nor of the domain, whose context every connection begins with."""
+    now = NOW - datetime.timedelta(days=tls.LEAF_DAYS + 10)  # what is made then is not valid any more today
+    context = tls.NamedContexts(tls.Authority.open(tmp_path, "localhost", now), lambda: now).default
+    for name in ("localhost", "a.localhost", "127.0.0.1"):
+        with pytest.raises(ssl.SSLCertVerificationError):
+            handshake(context, tls.ca_path(tmp_path), name)
+    now = NOW
+    for name in ("localhost", "a.localhost", "127.0.0.1"):
+        shown = handshake(context, tls.ca_path(tmp_path), name)
+        assert handshake(context, tls.ca_path(tmp_path), name) == shown, "it is made once"
 
 
 def test_a_certificate_of_the_operators_own(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from atoll.model import limits
 
 _DAY = datetime.timedelta(days=1)
+_LEAF_DAYS = 7
 _PEM = serialization.Encoding.PEM
 
 
@@ -29,7 +30,9 @@ class Authority:
     def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
         self._key = key
         self._certificate = certificate
-        self._contexts: OrderedDict[tuple[str, tuple[str, ...]], ssl.SSLContext] = OrderedDict()
+        self._contexts: OrderedDict[tuple[str, tuple[str, ...]], tuple[datetime.datetime, ssl.SSLContext]] = (
+            OrderedDict()
+        )
 
     @classmethod
     def open(cls, path: Path | None) -> Authority:
@@ -56,11 +59,12 @@ class Authority:
         return self._certificate.public_bytes(_PEM).decode("ascii")
 
     def context(self, name: str, protocols: tuple[str, ...]) -> ssl.SSLContext:
-        """The server's side of TLS for a name."""
-        key = (name, protocols)
-        found = self._contexts.get(key)
-        if found is None:
-            found = self._contexts[key] = self._make_context(name, protocols)
+        """The server's side of TLS for a name; a new one each day, because a sandbox outlives its certificates."""
+        key, now = (name, protocols), _now()
+        made_at, found = self._contexts.get(key, (now, None))
+        if found is None or abs(now - made_at) > _DAY:  # also if the clock was put back since
+            found = self._make_context(name, protocols)
+            self._contexts[key] = now, found
             if len(self._contexts) > limits.LEAF_CERTIFICATES_MAX:
                 self._contexts.popitem(last=False)
         return found
@@ -80,7 +84,7 @@ class Authority:
 
     def _leaf(self, name: str) -> bytes:
         # A common name has at most 64 letters; clients read the alternative name.
-        builder = _builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])]), self._key, days=7)
+        builder = _builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])]), self._key, days=_LEAF_DAYS)
         return (
             builder.issuer_name(self._certificate.subject)
             .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
@@ -128,7 +132,7 @@ def _authority_id(key: ec.EllipticCurvePrivateKey) -> x509.AuthorityKeyIdentifie
 
 
 def _builder(subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, days: int) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
+    now = _now()
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -137,6 +141,10 @@ def _builder(subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, days: int) 
         .not_valid_before(now - _DAY)  # a sandbox whose clock is a little behind
         .not_valid_after(now + days * _DAY)
     )
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
