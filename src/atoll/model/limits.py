@@ -344,6 +344,7 @@ HTTP2_WINDOW_BYTES = MIB  # what one end may send before the other has taken it:
 CONNECTION_EVENTS_MAX = 1000  # of one sandbox, kept in memory; the oldest go
 NETWORK_REPORT_S = 0.05  # after which they go there; a client that opens the next connection is served first
 NETWORK_REPORTS_PER_MINUTE = 600  # of one sandbox that go on to the audit log
+NETWORK_REPORTS_WAITING_MAX = 20_000  # of all sandboxes, for the audit log; a few MiB, and minutes of a busy node
 LOOKUP_REPORTS_PER_MINUTE = 100  # refused names among them, so that names without end do not hide connections
 SECRETS_MAX = 1000  # of one owner
 DNS_QUERY_BYTES_MAX = 512  # what a question needs is far below

@@ -28,7 +28,7 @@ class NetworkEvent:
 
     `kind` is "connection" (at its end, with the bytes, or at once if refused), "lookup" (of a name, if refused), "ask",
     "secret_used", "secret_strayed" (a placeholder went where its secret does not belong) or "limit" (more happened than
-    the audit log is told in one minute).
+    the audit log is told in one minute, or some of it was lost because the log was behind; `reason` says which).
     """
 
     number: int

@@ -10,7 +10,6 @@ import asyncio
 import functools
 import socket
 import ssl
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from atoll.node.egress.gate import Gate
 from atoll.node.egress.judge import Bench
 from atoll.node.egress.keepsakes import Keepsakes
 from atoll.node.egress.proxy import Proxy
+from atoll.node.egress.reports import Reports
 from atoll.node.egress.resolver import Resolver, Server
 from atoll.node.network import plan
 from atoll.node.network.netns import Network
@@ -71,7 +71,7 @@ class Egress:
         self._orders: dict[str, NetworkOrder] = {}
         self._posts: dict[str, _Post] = {}
         self._keepsakes = Keepsakes(folder)
-        self._reports: deque[tuple[str, NetworkEvent]] = deque(maxlen=limits.CONNECTION_EVENTS_MAX)
+        self._reports = Reports()
         self._reported = anyio.Event()
 
     def start(self, tasks: TaskGroup) -> None:
@@ -187,19 +187,20 @@ class Egress:
         )
 
     async def wait_event(self) -> tuple[str, NetworkEvent]:
-        """The next event of any sandbox. Called by one task; where it is too slow, the oldest are lost."""
+        """The next event of any sandbox. Called by one task; where it is too slow, those who do most lose some."""
         while not self._reports:
             self._reported = anyio.Event()
             await self._reported.wait()
-        return self._reports.popleft()
+        return self._reports.take()
 
     async def shut(self) -> list[tuple[str, NetworkEvent]]:
         """Close all gates and open none any more; gives what nobody has heard yet, the ends of what was open too."""
         self._tasks = None
         for sandbox_id in list(self._posts):
             await self.close(sandbox_id)
-        left = list(self._reports)
-        self._reports.clear()
+        left = []
+        while self._reports:
+            left.append(self._reports.take())
         return left
 
     def _trust(self, http2: bool) -> ssl.SSLContext:
@@ -215,7 +216,7 @@ class Egress:
     def _report(self, sandbox_id: str, event: NetworkEvent) -> None:
         """Tell of something: of a question at once, of the rest when whoever made the connection has been served."""
         first = not self._reports
-        self._reports.append((sandbox_id, event))
+        self._reports.add(sandbox_id, event)
         if event.kind == "ask":
             self._reported.set()
         elif first:
