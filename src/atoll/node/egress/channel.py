@@ -98,7 +98,7 @@ class Plain:
         while True:
             await self.wait_readable()
             with contextlib.suppress(BlockingIOError, InterruptedError):
-                return self.socket.recv(limits.EGRESS_CHUNK_BYTES)
+                return self.socket.recv(limits.EGRESS_LOOK_BYTES)
 
     async def send(self, data: bytes) -> None:
         await self._loop.sock_sendall(self.socket, data)
@@ -160,7 +160,7 @@ class Tls:
     async def receive(self) -> bytes:
         while True:
             try:
-                return self._tls.read(limits.EGRESS_CHUNK_BYTES)
+                return self._tls.read(limits.EGRESS_LOOK_BYTES)
             except ssl.SSLWantReadError:
                 await self._flush()
                 await self._fill()

@@ -24,6 +24,7 @@ from atoll.model.errors import InvalidArgument
 from atoll.model.policy import Verdict, request_refusal
 from atoll.model.secret import env_of
 from atoll.node.egress.addresses import Network as AddressRange
+from atoll.node.egress.buffer import Buffer, Waiting
 from atoll.node.egress.dns_server import DNS_PORT, DnsServer
 from atoll.node.egress.gate import Gate
 from atoll.node.egress.judge import Bench
@@ -67,6 +68,7 @@ class Egress:
         self._trusted_file = settings.trusted_file
         self._trusted: dict[bool, ssl.SSLContext] = {}
         self._buffer = memoryview(bytearray(limits.EGRESS_CHUNK_BYTES))
+        self._waiting = Waiting()
         self._tasks: TaskGroup | None = None
         self._orders: dict[str, NetworkOrder] = {}
         self._posts: dict[str, _Post] = {}
@@ -95,7 +97,7 @@ class Egress:
         gate = post.gate
         names = DnsServer(gate, self._bench)
         authority = functools.partial(self._keepsakes.authority, gate.sandbox_id)
-        proxy = Proxy(gate, self._bench, names, authority, self._trust, self._buffer)
+        proxy = Proxy(gate, self._bench, names, authority, self._trust, Buffer(self._buffer, self._waiting))
         try:
             with post.scope:
                 network = post.network

@@ -2,7 +2,8 @@
 
 It is what most connections consist of, so it is lean: no task is woken for bytes that come. The loop calls when a
 socket can be read, and what is read is written to the other one in the same turn. All passages share one buffer; what
-the other end does not take at once is kept, and until it is gone nothing more is read:
+the other end does not take at once is kept, and until it is gone nothing more is read. Many who do not read make the
+pieces small:
 
     reading ─▶ written ─▶ reading           at its end: the other side hears of it, and the way is done
        └─▶ resting (a rate) ─▶ written
@@ -15,6 +16,7 @@ import asyncio
 from collections.abc import Callable
 
 from atoll.model import limits
+from atoll.node.egress.buffer import Buffer
 from atoll.node.egress.channel import Plain
 from atoll.node.egress.gate import Flow, Gate
 
@@ -48,7 +50,7 @@ class Idleness:
 class Passage:
     """Two sockets, joined."""
 
-    def __init__(self, gate: Gate, flow: Flow, inside: Plain, outside: Plain, buffer: memoryview) -> None:
+    def __init__(self, gate: Gate, flow: Flow, inside: Plain, outside: Plain, buffer: Buffer) -> None:
         self.gate = gate
         self.flow = flow
         self.buffer = buffer
@@ -97,6 +99,7 @@ class _Way:
         self._loop = asyncio.get_running_loop()
         self._look: Look | None = None
         self._left = memoryview(b"")
+        self._kept_bytes = 0
         self._rest: asyncio.TimerHandle | None = None
         self._is_stuck = False
 
@@ -129,7 +132,7 @@ class _Way:
             self._passage.fail(error)
 
     def _read_some(self) -> None:
-        buffer = self._passage.buffer
+        buffer = self._passage.buffer.piece()
         try:
             size_bytes = self._source.socket.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
@@ -150,7 +153,7 @@ class _Way:
             self._source.when_readable(None)
         elif wait_s > 0:
             self._source.when_readable(None)
-            self._left = memoryview(bytes(data))
+            self._keep(data)
             self._rest = self._loop.call_later(wait_s, self._write_left)
         else:
             self._write(data)
@@ -186,12 +189,19 @@ class _Way:
             self._left = left
             return
         self._is_stuck = True
-        self._left = memoryview(bytes(left))  # the buffer is everybody's
+        self._keep(left)
         self._source.when_readable(None)
         self._loop.add_writer(self._sink.socket.fileno(), self._write_left)
 
+    def _keep(self, left: memoryview) -> None:
+        """As a copy: the buffer is everybody's."""
+        self._left = memoryview(bytes(left))
+        self._passage.buffer.waits(len(left) - self._kept_bytes)
+        self._kept_bytes = len(left)
+
     def _unstick(self) -> None:
-        self._left = memoryview(b"")
+        if self._kept_bytes:
+            self._keep(memoryview(b""))
         if self._is_stuck:
             self._is_stuck = False
             self._loop.remove_writer(self._sink.socket.fileno())

@@ -30,6 +30,7 @@ import structlog
 from atoll.model import limits
 from atoll.model.policy import Verdict
 from atoll.node.egress import http1, http2
+from atoll.node.egress.buffer import Buffer
 from atoll.node.egress.ca import Authority
 from atoll.node.egress.channel import Channel, Plain, Tls
 from atoll.node.egress.dns_server import DNS_PORT, DnsServer
@@ -59,9 +60,8 @@ class Proxy:
         names: DnsServer,
         authority: Callable[[], Authority],
         trusted: Callable[[bool], ssl.SSLContext],
-        buffer: memoryview,
+        buffer: Buffer,
     ) -> None:
-        """The buffer is for what passes through in one turn of the loop; all proxies may share it."""
         self._gate = gate
         self._names = names
         self._bench = bench

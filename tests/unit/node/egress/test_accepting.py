@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from atoll.model import limits
+from atoll.node.egress.buffer import Buffer, Waiting
 from atoll.node.egress.dns_server import DnsServer
 from atoll.node.egress.gate import Gate
 from atoll.node.egress.judge import Bench
@@ -33,7 +34,8 @@ async def test_connections_without_end_are_taken_at_a_pace(monkeypatch: pytest.M
     def nobody(*_: object) -> None:
         raise AssertionError
 
-    proxy = Proxy(gate, bench, DnsServer(gate, bench), nobody, nobody, memoryview(b""))  # type: ignore[arg-type]
+    buffer = Buffer(memoryview(b""), Waiting())
+    proxy = Proxy(gate, bench, DnsServer(gate, bench), nobody, nobody, buffer)  # type: ignore[arg-type]
     ends_s: list[float] = []
 
     async def knock(place: tuple[str, int]) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from atoll.model import limits
 from atoll.model.policy import Policy, compile_policy
+from atoll.node.egress.buffer import Buffer, Waiting
 from atoll.node.egress.channel import Plain
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.passage import Passage
@@ -54,9 +55,13 @@ class Stage:
         return data
 
 
+def new_buffer() -> Buffer:
+    return Buffer(memoryview(bytearray(limits.EGRESS_CHUNK_BYTES)), Waiting())
+
+
 @contextlib.asynccontextmanager
 async def joined(
-    buffer: memoryview | None = None, look: Callable[[bytes], bool] | None = None, first: bytes = b"", **policy: Any
+    buffer: Buffer | None = None, look: Callable[[bytes], bool] | None = None, first: bytes = b"", **policy: Any
 ) -> AsyncIterator[Stage]:
     client, inside = socket.socketpair()
     outside, server = socket.socketpair()
@@ -69,8 +74,8 @@ async def joined(
     gate.opened(flow)
     near, far = Plain(inside), Plain(outside)
     near.first = first
-    view = buffer or memoryview(bytearray(limits.EGRESS_CHUNK_BYTES))
-    stage = Stage(gate, flow, client, server, Passage(gate, flow, near, far, view), asyncio.Event(), [])
+    passage = Passage(gate, flow, near, far, buffer or new_buffer())
+    stage = Stage(gate, flow, client, server, passage, asyncio.Event(), [])
 
     async def run() -> None:
         try:
@@ -129,7 +134,7 @@ async def test_nothing_is_read_for_an_end_that_does_not_read() -> None:
 
 
 async def test_what_waits_is_not_touched_by_others_who_use_the_buffer() -> None:
-    buffer = memoryview(bytearray(limits.EGRESS_CHUNK_BYTES))
+    buffer = new_buffer()
     size = 8 * limits.MIB
     async with joined(buffer) as slow, joined(buffer) as quick:
         async with anyio.create_task_group() as tasks:
@@ -139,6 +144,38 @@ async def test_what_waits_is_not_touched_by_others_who_use_the_buffer() -> None:
                 await quick.say(quick.client, b"b" * 50_000)
                 assert await quick.hear(quick.server, 50_000) == b"b" * 50_000
             assert (await slow.hear(slow.server, size)).count(b"a") == size
+
+
+async def test_many_that_do_not_read_hold_little_in_sum_and_stop_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of one sandbox and of another: what waits has one bound for each and one for all."""
+    own_max, total_max, least = 256 * limits.KIB, 384 * limits.KIB, limits.KIB
+    monkeypatch.setattr(limits, "EGRESS_WAITING_BYTES_MAX", own_max)
+    monkeypatch.setattr(limits, "EGRESS_WAITING_TOTAL_BYTES_MAX", total_max)
+    monkeypatch.setattr(limits, "EGRESS_PIECE_BYTES_MIN", least)
+    waiting, view = Waiting(), memoryview(bytearray(limits.EGRESS_CHUNK_BYTES))
+    one, other = Buffer(view, waiting), Buffer(view, waiting)
+    whole_piece = len(one.piece())
+    slow = 40  # of each
+    async with contextlib.AsyncExitStack() as stack:
+        stages = [await stack.enter_async_context(joined(buffer)) for buffer in (one, other) for _ in range(slow)]
+        for _ in range(200):
+            for stage in stages:
+                with contextlib.suppress(BlockingIOError):
+                    stage.client.send(bytes(64 * limits.KIB))
+            await asyncio.sleep(0)
+        assert waiting.size_bytes > total_max / 2, "the control: they do not read"
+        assert waiting.size_bytes <= total_max + 2 * slow * least
+        assert one.waiting_bytes <= own_max + slow * least
+        assert len(one.piece()) < whole_piece
+        for buffer in (one, other):
+            quick = await stack.enter_async_context(joined(buffer))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(quick.say, quick.client, b"q" * 500_000)
+                assert len(await quick.hear(quick.server, 500_000)) == 500_000
+        size = stages[0].flow.bytes_up
+        assert len(await stages[0].hear(stages[0].server, size)) == size, "nothing of what waited is lost"
+    assert waiting.size_bytes == 0
+    assert len(one.piece()) == whole_piece
 
 
 async def test_the_bytes_that_reach_a_cap_do_not_pass() -> None:
