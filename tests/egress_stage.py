@@ -19,6 +19,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from atoll.model.policy import Policy, compile_policy
 from atoll.model.secret import Grant
+from atoll.node.egress.addresses import parse_networks
 from atoll.node.egress.egress import Egress, EgressSettings
 from atoll.node.network import netns
 from atoll.node.network.plan import Pair
@@ -77,13 +78,16 @@ class Stage:
 
 
 @contextmanager
-def stage(folder: Path, servers: upstream.Upstream, name: str) -> Iterator[Stage]:
+def stage(folder: Path, servers: upstream.Upstream, name: str, closed: str = "") -> Iterator[Stage]:
     pair = Pair(name, f"atolltest-{name}-in", f"atolltest-{name}-out")
     resolv = Path("/etc/netns") / pair.inner
     resolv.mkdir(parents=True, exist_ok=True)
     (resolv / "resolv.conf").write_text("nameserver 10.0.0.1\noptions timeout:2 attempts:1\n")
     settings = EgressSettings(
-        servers=((upstream.DNS, 53),), opened=(IPv4Network(upstream.NETWORK),), trusted_file=servers.ca_file
+        servers=((upstream.DNS, 53),),
+        opened=(IPv4Network(upstream.NETWORK),),
+        closed=parse_networks(closed),
+        trusted_file=servers.ca_file,
     )
     try:
         with start_blocking_portal(backend_options={"use_uvloop": True}) as portal:

@@ -162,6 +162,15 @@ def test_an_allowed_name_that_leads_inside_is_refused(gate: Stage, servers: Upst
     assert "127.0.0.1" not in gate.inside("getent", "ahostsv4", "turning.test")
 
 
+def test_what_the_operator_has_closed_is_reached_by_nobody(servers: Upstream, tmp_path: Path) -> None:
+    with stage(tmp_path, servers, secrets.token_hex(2), closed=f"{OTHER}/32") as gate:
+        gate.allow("other.test:*", "0.0.0.0/0:*", mode=Mode.PUBLIC)
+        assert "GET" not in gate.curl(f"http://{OTHER}:{HTTP_PORT}/")
+        assert gate.last().reason == "closed_address"
+        assert "Could not resolve" in gate.curl(f"http://other.test:{HTTP_PORT}/")
+        assert "GET /" in gate.curl(f"http://{WEB}:{HTTP_PORT}/"), "its neighbour is open"
+
+
 def test_a_redirect_is_judged_like_any_other_connection(gate: Stage) -> None:
     gate.allow("good.test:8080")
     assert "secret-place" not in gate.curl(f"http://good.test:{HTTP_PORT}/redirect", "-L")

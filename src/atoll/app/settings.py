@@ -64,6 +64,7 @@ class Settings:
     tls_key: Path | None = _setting(None, "Private key (PEM) of tls_cert.")
     egress_dns: str = _setting("", "Servers that know names, as address or address:port; without, those of this host.")
     egress_open: str = _setting("", "Networks that policies may allow although they are private: 10.1.0.0/16, ...")
+    egress_close: str = _setting("", "Networks that no policy may allow, such as this host's address behind NAT.")
     egress_lists: str = _setting("", "Lists for policies: packages=a.example,*.b.example; git=c.example:22")
     egress_ca: Path | None = _setting(None, "More certificates (PEM) that the proxy trusts where it looks inside TLS.")
     secrets_key: str = _setting("", "Key that encrypts secrets (base64, 32 bytes); without, in <data>/secrets.key.")

@@ -71,6 +71,7 @@ async def open_node(settings: Settings) -> AsyncIterator[NodePort]:
         egress=EgressSettings(
             servers=parse_servers(settings.egress_dns),
             opened=parse_networks(settings.egress_open),
+            closed=parse_networks(settings.egress_close),
             trusted_file=settings.egress_ca,
         ),
         snapshot_trust=parse_keys(settings.snapshot_trust),

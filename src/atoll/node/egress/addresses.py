@@ -1,6 +1,7 @@
 """Addresses that nobody may reach from a sandbox: private, link-local, metadata, reserved, and the host's own. Pure.
 
-The operator's configuration may open some of them again; a policy never can.
+The operator's configuration may open some of them again, and close more, such as the address under which the host is
+known outside where no interface has it; a policy never can.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ FORBIDDEN = tuple(
 _LOCAL = re.compile(r"\|-- ([\d.]+)\n\s+/32 host LOCAL")
 
 
-def forbidden_reason(address: Address, own: Collection[Address], opened: Iterable[Network]) -> str:
-    """Why this address is out of bounds; empty if it is not."""
+def forbidden_reason(
+    address: Address, own: Collection[Address], opened: Iterable[Network], closed: Iterable[Network] = ()
+) -> str:
+    """Why this address is out of bounds; empty if it is not. What is closed stays so within what is opened."""
+    if any(address in network for network in closed):
+        return "closed_address"
     if any(address in network for network in opened):
         return ""
     if address in own:

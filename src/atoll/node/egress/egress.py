@@ -41,10 +41,11 @@ log = structlog.get_logger("atoll.egress")
 
 @dataclass(frozen=True, slots=True)
 class EgressSettings:
-    """What an operator chooses: who knows names, which closed addresses are open, whom to trust besides the system."""
+    """What an operator chooses: who knows names, which addresses are open or closed besides, whom else to trust."""
 
     servers: tuple[Server, ...] = ()
     opened: tuple[AddressRange, ...] = ()
+    closed: tuple[AddressRange, ...] = ()
     trusted_file: Path | None = None
 
 
@@ -64,7 +65,7 @@ class Egress:
     def __init__(self, settings: EgressSettings | None = None, folder: Path | None = None) -> None:
         """In the folder is what a sandbox's network keeps beyond this process; without one it keeps nothing."""
         settings = settings or EgressSettings()
-        self._bench = Bench(Resolver(settings.servers), settings.opened)
+        self._bench = Bench(Resolver(settings.servers), settings.opened, settings.closed)
         self._trusted_file = settings.trusted_file
         self._trusted: dict[bool, ssl.SSLContext] = {}
         self._buffer = memoryview(bytearray(limits.EGRESS_CHUNK_BYTES))

@@ -40,9 +40,10 @@ class Ruling:
 class Bench:
     """What all judgements share: the operator's exceptions, this host's own addresses, and who knows names."""
 
-    def __init__(self, resolver: Resolver, opened: tuple[Network, ...]) -> None:
+    def __init__(self, resolver: Resolver, opened: tuple[Network, ...], closed: tuple[Network, ...] = ()) -> None:
         self._resolver = resolver
         self._opened = opened
+        self._closed = closed
         self._own: frozenset[IPv4Address] = frozenset()
         self._own_read_s = 0.0
         self._known: dict[IPv4Address, str] = {}
@@ -55,7 +56,7 @@ class Bench:
             self._known.clear()
         reason = self._known.get(address)
         if reason is None:
-            reason = forbidden_reason(address, self._own, self._opened)
+            reason = forbidden_reason(address, self._own, self._opened, self._closed)
             if len(self._known) < limits.PINS_MAX:
                 self._known[address] = reason
         return reason

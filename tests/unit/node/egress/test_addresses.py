@@ -40,6 +40,15 @@ def test_public_and_own_addresses() -> None:
     assert forbidden_reason(public, frozenset({public}), ()) == "host_address"
 
 
+def test_what_the_operator_has_closed_is_closed_within_what_is_open() -> None:
+    """The address under which a cloud shows the host to the world is on none of its interfaces."""
+    network, address = IPv4Network("93.184.216.0/24"), IPv4Address("93.184.216.34")
+    closed = (IPv4Network(address),)
+    assert forbidden_reason(address, frozenset(), (), closed) == "closed_address"
+    assert forbidden_reason(address, frozenset(), (network,), closed) == "closed_address"
+    assert forbidden_reason(IPv4Address("93.184.216.35"), frozenset(), (), closed) == ""
+
+
 def test_own_addresses_are_read_from_the_kernels_table() -> None:
     assert own_addresses(FIB) == {IPv4Address("127.0.0.1"), IPv4Address("192.0.2.17")}
 

@@ -20,6 +20,7 @@ from atoll.model.policy import HttpRule, Mode, Policy, compile_policy
 from atoll.node.egress.ca import Authority
 from atoll.node.egress.channel import Plain
 from atoll.node.egress.dns_message import NO_ERROR, Answer
+from atoll.node.egress.buffer import Buffer, Waiting
 from atoll.node.egress.dns_server import DnsServer
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.judge import Bench
@@ -80,7 +81,7 @@ class Stage:
         self.port: int = self.listener.getsockname()[1]
         self.gate = Gate("sb1", lambda *_: None)
         bench = Bench(Names(), (IPv4Network("127.0.0.0/8"),))
-        buffer = memoryview(bytearray(limits.EGRESS_CHUNK_BYTES))
+        buffer = Buffer(memoryview(bytearray(limits.EGRESS_CHUNK_BYTES)), Waiting())
         self.proxy = Proxy(self.gate, bench, DnsServer(self.gate, bench), never, no_trust, buffer)
 
     async def serve(self) -> None:
