@@ -85,7 +85,7 @@ def request_head(
     host = mask.encode("ascii") or asked
     kept: Head = [(b"host", host)]
     for name, value in headers:
-        if name in dropped or name.startswith(_OWN_PREFIX):
+        if name in dropped or name.startswith(_OWN_PREFIX) or _is_twin(name, dropped):
             continue
         if name == b"cookie":
             value = _cookie_without_ours(value)
@@ -134,6 +134,12 @@ def named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[byt
     """Headers that a Connection header declares to be for the next hop only."""
     found = {option.strip().lower() for name, value in headers if name == b"connection" for option in value.split(b",")}
     return frozenset(found - {b"close", b"keep-alive", b"upgrade", b"host", b"content-length"})
+
+
+def _is_twin(name: bytes, dropped: frozenset[bytes]) -> bool:
+    """Servers in the manner of CGI read `X_Forwarded_For` as `X-Forwarded-For`: it would pass for ours."""
+    twin = name.replace(b"_", b"-")
+    return twin != name and (twin in dropped or twin == b"content-length" or twin.startswith(_OWN_PREFIX))
 
 
 def _is_own_key(text: str) -> bool:

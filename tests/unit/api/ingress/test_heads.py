@@ -35,6 +35,21 @@ def test_a_caller_cannot_name_content_length_as_a_hop() -> None:
     assert passed((b"connection", b"content-length, host"), (b"content-length", b"3"))[b"content-length"] == b"3"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(b"x_forwarded_for", b"X_Forwarded-For", b"x_forwarded_proto", b"x-forwarded_host", b"x_real_ip"),
+        *(b"x_atoll_sandbox", b"x-atoll_token", b"content_length", b"transfer_encoding"),
+    ],
+)
+def test_a_name_that_a_server_may_read_as_one_of_ours_stops_here(name: bytes) -> None:
+    got = passed((name, b"10.9.9.9"), (b"user_agent", b"x"), (b"content-length", b"3"))
+    assert b"10.9.9.9" not in got.values()
+    assert got[b"x-forwarded-for"] == b"10.1.1.1"
+    assert got[b"user_agent"] == b"x"
+    assert got[b"content-length"] == b"3"
+
+
 def test_an_upgrade_is_asked_for_again() -> None:
     got = passed((b"connection", b"Upgrade"), (b"upgrade", b"websocket"), upgrade=b"websocket")
     assert (got[b"connection"], got[b"upgrade"]) == (b"upgrade", b"websocket")
