@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from atoll.model import limits
 
-_PARTS = 16  # one piece takes this part of the room that is left, so that what waits comes near its bound and stays there
+_PARTS = 16  # one piece takes this part of the room that is left, so that what waits comes near its bound and no nearer
 
 
 class Waiting:
