@@ -20,6 +20,8 @@ from atoll.api.http2.connection import ALPN, Http2Connection
 from atoll.model import limits
 
 EXTENSION = "atoll.upgrade"
+ABORT = "atoll.abort"
+"""In the scope of a request: what closes its connection without a word, also where the caller does not read."""
 
 Claims = Callable[[list[tuple[bytes, bytes]]], bool]
 
@@ -160,6 +162,7 @@ class Connection(HttpToolsProtocol):
         if size_bytes > limits.HTTP_HEAD_BYTES_MAX:
             self._head_too_large = True
             raise ValueError("the head is too large")
+        self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
         self._claimed = bool(self.parser.should_upgrade() and self._get_upgrade() and self._claims(self.headers))
         if self._claimed:
             extensions: dict[str, Any] = {EXTENSION: self._take_over}

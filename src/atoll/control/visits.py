@@ -1,13 +1,13 @@
 """Visits: connections through ports of sandboxes, from the moment somebody was let in until they end or are cut.
 
-There is a bound on how many a sandbox, and the server, has at a time. Each ends in the audit log of the sandbox's
-owner, and so does each that was not let in.
+There is a bound on how many a sandbox, an owner and the server have at a time. Each ends in the audit log of the
+sandbox's owner, and so does each that was not let in.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -68,6 +68,7 @@ class Visits:
     def __init__(self, log: VisitLog) -> None:
         self.log = log
         self._open: defaultdict[str, set[Visit]] = defaultdict(set)
+        self._of_owner: Counter[str] = Counter()
         self._total = 0
 
     def of(self, sandbox_id: str) -> list[Visit]:
@@ -97,20 +98,31 @@ class Visits:
 
     @contextmanager
     def _placed(self, visit: Visit) -> Iterator[None]:
-        sandbox_id = visit.admission.knock.sandbox_id
-        if self._total >= limits.INGRESS_CONNECTIONS_MAX:
-            raise LimitExceeded("the server has too many connections to ports", code="too_many_connections")
-        if len(self._open.get(sandbox_id, ())) >= limits.INGRESS_CONNECTIONS_PER_SANDBOX_MAX:
-            raise LimitExceeded("the sandbox has too many connections to its ports", code="too_many_connections")
+        sandbox_id, owner = visit.admission.knock.sandbox_id, visit.admission.owner
+        self._check_room(sandbox_id, owner)
         self._open[sandbox_id].add(visit)
+        self._of_owner[owner] += 1
         self._total += 1
         try:
             yield
         finally:
             self._total -= 1
+            self._of_owner[owner] -= 1
+            if not self._of_owner[owner]:
+                del self._of_owner[owner]
             self._open[sandbox_id].discard(visit)
             if not self._open[sandbox_id]:
                 del self._open[sandbox_id]
+
+    def _check_room(self, sandbox_id: str, owner: str) -> None:
+        """The fewer places are free the fewer one owner may have, so that some are left for whoever comes next."""
+        free = limits.INGRESS_CONNECTIONS_MAX - self._total
+        if free <= 0:
+            raise LimitExceeded("the server has too many connections to ports", code="too_many_connections")
+        if self._of_owner.get(owner, 0) >= limits.INGRESS_OWNER_TIMES_FREE * free:
+            raise LimitExceeded("the owner has too many connections to ports", code="too_many_connections")
+        if len(self._open.get(sandbox_id, ())) >= limits.INGRESS_CONNECTIONS_PER_SANDBOX_MAX:
+            raise LimitExceeded("the sandbox has too many connections to its ports", code="too_many_connections")
 
     def refused(self, owner: str, knock: Knock, code: str) -> None:
         """Somebody was not let in."""

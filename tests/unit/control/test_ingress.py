@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
 
 import anyio
 import pytest
@@ -162,8 +163,8 @@ async def test_what_comes_through_an_open_connection_wakes_from_standby(world: W
     assert world.node.frozen == set()
 
 
-def admission(sandbox_id: str) -> Admission:
-    return Admission(Knock(sandbox_id, PORT), "me", PortAccess(), "public")
+def admission(sandbox_id: str, owner: str = "me") -> Admission:
+    return Admission(Knock(sandbox_id, PORT), owner, PortAccess(), "public")
 
 
 async def test_one_sandbox_cannot_take_all_places(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,6 +175,34 @@ async def test_one_sandbox_cannot_take_all_places(world: World, monkeypatch: pyt
             pass
         with ingress.visit(admission("two")):
             pass
+    with ingress.visit(admission("one")):
+        pass
+
+
+async def test_one_owner_cannot_take_all_places_with_many_sandboxes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone it may have three quarters; the more others have the less, and somebody new always finds a place."""
+    monkeypatch.setattr(limits, "INGRESS_CONNECTIONS_MAX", 400)
+    ingress = world.control.ingress
+    with ExitStack() as stack:
+
+        def enter_all(owner: str, entered: list[None]) -> None:
+            for number in range(1000):
+                stack.enter_context(ingress.visit(admission(f"{owner}-{number}", owner)))
+                entered.append(None)
+
+        def fill(owner: str) -> int:
+            """How many it gets before it is told that it has too many."""
+            entered: list[None] = []
+            with pytest.raises(LimitExceeded, match="the owner has"):
+                enter_all(owner, entered)
+            return len(entered)
+
+        assert fill("greedy") == 300
+        assert fill("second") == 75
+        assert fill("third") == 19
+        assert fill("quiet") > 0
     with ingress.visit(admission("one")):
         pass
 

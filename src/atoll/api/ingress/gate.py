@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import anyio
 import h11
-from starlette.types import ASGIApp, Receive, Scope, Send
+from anyio.lowlevel import checkpoint
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from atoll.api.connection import EXTENSION, RawConnection
+from atoll.api.connection import ABORT, EXTENSION, RawConnection
 from atoll.api.edge import exchange_of
 from atoll.api.errors import ClientGone
 from atoll.api.ingress import heads, tunnel
@@ -83,6 +84,8 @@ class Passage:
     visit: Visit
     switched: RawConnection | None = None
     """The caller's connection, once both sides have agreed to speak something else."""
+    answering: bool = False
+    """The server inside has begun to answer: the rest of the request may come as slowly as it suits them both."""
 
     async def run(self, upstream: Upstream) -> None:
         """Pass body and answer on at the same time: either may be long, and either may wait for the other."""
@@ -155,7 +158,7 @@ class Passage:
     async def _pass_request(self, upstream: Upstream) -> None:
         more = True
         while more:
-            message = await self.receive()
+            message = await self._from_caller()
             if message["type"] == "http.disconnect":
                 return
             if message.get("body"):
@@ -164,6 +167,30 @@ class Passage:
             more = message.get("more_body", False)
         await upstream.send_end()
         await self._wait_gone()
+
+    async def _from_caller(self) -> Message:
+        """The next piece of the request. A caller who says nothing while all wait for it is taken for gone."""
+        while True:
+            with anyio.move_on_after(limits.TRANSFER_STALL_S_MAX):
+                return await self.receive()
+            if not self.answering:
+                self._abort()
+                await checkpoint()  # the HTTP server hears of it, and answers nobody
+                return {"type": "http.disconnect"}
+
+    async def _to_caller(self, message: Message) -> None:
+        """Pass a piece of the answer on. A caller who does not read is taken for gone."""
+        with anyio.move_on_after(limits.TRANSFER_STALL_S_MAX) as time_limit:
+            await self.send(message)
+        if time_limit.cancelled_caught:
+            self._abort()
+            raise ClientGone
+
+    def _abort(self) -> None:
+        """End HTTP/1.1 with its connection, whose close would wait for such a caller. A stream of HTTP/2 just ends."""
+        abort = self.scope.get(ABORT)
+        if abort is not None:
+            abort()
 
     async def _wait_gone(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
@@ -176,11 +203,12 @@ class Passage:
         if isinstance(answer, h11.InformationalResponse):
             await self._switch(answer, head, upstream)
             return
-        await self.send({"type": "http.response.start", "status": answer.status_code, "headers": head})
+        self.answering = True
+        await self._to_caller({"type": "http.response.start", "status": answer.status_code, "headers": head})
         async for data in upstream.receive_body():
             self.visit.bytes_out += len(data)
-            await self.send({"type": "http.response.body", "body": data, "more_body": True})
-        await self.send({"type": "http.response.body", "body": b""})
+            await self._to_caller({"type": "http.response.body", "body": data, "more_body": True})
+        await self._to_caller({"type": "http.response.body", "body": b""})
 
     async def _switch(self, answer: h11.InformationalResponse, head: heads.Head, upstream: Upstream) -> None:
         raw = self.scope["extensions"][EXTENSION]()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import re
 import socket
 from collections.abc import AsyncIterator
@@ -86,7 +87,10 @@ class Upstream:
         raise GuestFailed("the server inside announces an answer without end", code="port_not_http")
 
     async def receive_body(self) -> AsyncIterator[bytes]:
-        while True:
+        """Its pieces, however small the server makes them: one read may hold thousands."""
+        for number in itertools.count(1):
+            if number % limits.INGRESS_EVENTS_IN_TURN == 0:
+                await anyio.lowlevel.checkpoint()
             event = await self._receive()
             if isinstance(event, h11.Data):
                 yield bytes(event.data)
