@@ -46,10 +46,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._bytes(int(self.path.split("/")[2]))
         if self.path == "/endless":
             return self._endless()
-        if self.path.startswith("/redirect"):
+        if self.path.startswith(("/redirect", "/lead/")):
             self.send_response(302)
             rest = self.path.removeprefix("/redirect")
-            self.send_header("location", f"http://other.test:{HTTP_PORT}/secret-place{rest}")
+            place = f"other.test:{HTTP_PORT}/secret-place{rest}"
+            self.send_header("location", "http://" + (self.path[6:] if self.path.startswith("/lead/") else place))
             self.send_header("content-length", "0")
             return self.end_headers()
         lines = [f"{self.command} {self.path}", *(f"{name}: {value}" for name, value in self.headers.items())]

