@@ -19,6 +19,17 @@ export async function case_pausing_and_waking(e2b) {
   assert.equal(await e2b.Sandbox.kill(s.sandboxId), false)
 }
 
+export async function case_a_timeout_of_nothing_does_what_the_deadline_would(e2b) {
+  const s = await e2b.Sandbox.create('base', { timeoutMs: 60_000, lifecycle: { onTimeout: 'pause' } })
+  await s.setTimeout(0)
+  assert.equal((await s.getInfo()).state, 'paused')
+  await assert.rejects(s.setTimeout(0), (error) => error.name === 'SandboxNotFoundError')
+  assert.equal(await s.kill(), true)
+  const other = await e2b.Sandbox.create('base', { timeoutMs: 60_000 })
+  await other.setTimeout(0)
+  assert.equal(await other.kill(), false)
+}
+
 export async function case_copies_and_snapshots(e2b) {
   const s = await sandbox(e2b)
   await s.files.write('copied', 'yes')

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import runner
-from e2b import SandboxException, SandboxNotRunningException, SandboxQuery, SandboxState, Volume
+from e2b import (
+    SandboxException,
+    SandboxNotFoundException,
+    SandboxNotRunningException,
+    SandboxQuery,
+    SandboxState,
+    Volume,
+)
 from e2b_code_interpreter import Sandbox
 from runner import raised, wait_until
 
@@ -61,6 +68,22 @@ def case_a_sandbox_can_pause_without_its_memory_at_its_deadline() -> None:
     again = Sandbox.connect(sandbox.sandbox_id, timeout=60)
     assert again.commands.run("cat f; ls /dev/shm").stdout == "1\n"
     again.kill()
+
+
+def case_a_timeout_of_nothing_does_what_the_deadline_would() -> None:
+    lifecycle: Any = {"on_timeout": "pause"}
+    sandbox = Sandbox.create("base", timeout=60, lifecycle=lifecycle)
+    sandbox.files.write("f", "kept")
+    sandbox.set_timeout(0)
+    assert Sandbox.get_info(sandbox.sandbox_id).state == SandboxState.PAUSED
+    for seconds in (0, 60):
+        raised(SandboxNotFoundException, lambda seconds=seconds: sandbox.set_timeout(seconds))
+    again = Sandbox.connect(sandbox.sandbox_id, timeout=60)
+    assert again.files.read("f") == "kept"
+    again.kill()
+    other = Sandbox.create("base", timeout=60)
+    other.set_timeout(0)
+    raised(SandboxNotFoundException, lambda: other.get_info())
 
 
 def case_forks_go_on_apart() -> None:

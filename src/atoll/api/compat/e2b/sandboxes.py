@@ -18,7 +18,7 @@ from atoll.model import limits
 from atoll.model.errors import Conflict, InvalidArgument, NotFound
 from atoll.model.lifecycle import FINAL
 from atoll.model.port import ANY_PORT, PortAccess
-from atoll.model.sandbox import DEFAULT_TIMEOUT_S, Sandbox
+from atoll.model.sandbox import DEFAULT_TIMEOUT_S, DeadlineAction, Sandbox
 
 _PAGE_ITEMS_MAX: Final = 100
 _OLD_TIMEOUT_S: Final = 15.0  # what the first version of the API says for a caller who says nothing
@@ -128,16 +128,32 @@ async def kill(ask: Ask) -> None:
 
 
 async def set_timeout(ask: Ask) -> None:
-    """So many seconds from now; none at all ends the sandbox now."""
+    """So many seconds from now; with none at all its deadline has come."""
     asked = await ask.body(Timeout)
     sandbox = await find(ask)
     if asked.timeout < 0:
         raise InvalidArgument("timeout is negative")
     if asked.timeout < limits.TIMEOUT_S_MIN:
-        await ask.control.sandbox_kill(ask.principal, sandbox.id)
+        await _expire(ask, sandbox)
     else:
         await _set_deadline(ask, sandbox, asked.timeout)
     await ask.answer(None, 204)
+
+
+async def _expire(ask: Ask, sandbox: Sandbox) -> None:
+    """What would be done at its deadline, now. One that sleeps has none: it is not there to be given another."""
+    if sandbox.state in shapes.ASLEEP:
+        raise no_sandbox(sandbox.id)
+    states, action = ask.control.states, sandbox.on_deadline
+    try:
+        if action is DeadlineAction.KILL:
+            await ask.control.sandbox_kill(ask.principal, sandbox.id)
+        elif action is DeadlineAction.STANDBY:
+            await states.standby(ask.principal, sandbox.id)
+        else:
+            await states.pause(ask.principal, sandbox.id, memory=action is DeadlineAction.PAUSE)
+    except Conflict as error:
+        raise no_sandbox(sandbox.id) from error
 
 
 async def _set_deadline(ask: Ask, sandbox: Sandbox, timeout_s: float) -> Sandbox:

@@ -138,6 +138,19 @@ async def test_a_sandbox_that_is_gone_is_told_as_their_proxy_does(front: Front) 
     assert (await front.ask("DELETE", f"/sandboxes/{made['sandboxID']}", x_api_key=front.key)).status == 404
 
 
+@pytest.mark.parametrize(("paused", "left"), [({"autoPause": True}, "paused"), ({}, None)])
+async def test_a_timeout_of_nothing_does_what_the_deadline_would(
+    front: Front, paused: dict[str, Any], left: str | None
+) -> None:
+    one = f"/sandboxes/{(await front.create(**paused))['sandboxID']}"
+    assert (await front.ask("POST", f"{one}/timeout", {"timeout": 0}, x_api_key=front.key)).status == 204
+    shown = await front.ask("GET", one, x_api_key=front.key)
+    assert (shown.status, shown.json().get("state")) == ((200, left) if left else (404, None))
+    for timeout in (0, 60):
+        answer = await front.ask("POST", f"{one}/timeout", {"timeout": timeout}, x_api_key=front.key)
+        assert answer.status == 404, answer.body
+
+
 async def test_unknown_paths_and_bodies_are_refused_in_their_words(front: Front) -> None:
     answer = await front.ask("GET", "/sandboxes/a/b/c", x_api_key=front.key)
     assert (answer.status, answer.json()["code"]) == (404, 404)
