@@ -109,6 +109,10 @@ class States:
             raise not_running(paused)
         return paused
 
+    def paused_with_memory(self, sandbox: Sandbox) -> bool | None:
+        """Whether a paused sandbox has its memory beside its disk; None if it is not paused."""
+        return self._node.paused_with_memory(sandbox.id) if sandbox.state is State.PAUSED else None
+
     async def resume(
         self, principal: Principal, reference: str, timeout_s: float | None = None, *, memory: bool = True
     ) -> Sandbox:

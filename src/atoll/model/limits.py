@@ -306,6 +306,7 @@ ADMISSION_FREE_BYTES = 256 * MIB  # what must be free for a new sandbox to get t
 PING_EVERY_S = 5.0  # how often a guest is asked whether it is there
 SIGNS_PER_PING = 5  # answers to other signs of life that count as one to that question, in a row
 PING_S_MAX = 10.0  # a sandbox that burns all its CPU still answers within this
+HEALTH_S_MAX = 3.0  # a caller waits to hear whether the inside of its sandbox answers
 PINGS_MISSED_MAX = 3  # then its inside is taken for dead
 SERVER_THREADS_MAX = 64  # they wait for disks; the usual six of two processors would be taken by three pauses at once
 NETWORKS_SPARE = 4  # namespace pairs made in advance: a burst of creates does not wait for the kernel

@@ -304,6 +304,13 @@ class Snapshots:
             await instance.strike()
         return instance, image_id
 
+    def paused_with_memory(self, sandbox_id: str) -> bool | None:
+        """Whether a paused sandbox has its memory beside its disk; None if it is not, or cannot be read."""
+        try:
+            return self._host.images.find(self.paused[sandbox_id]).has_memory
+        except (KeyError, AtollError):
+            return None
+
     async def disk_keep(self, image_id: str, instance: Instance) -> None:
         """After a pause: the sandbox's own disk in the place of the copy. Whoever needs one of the two waits for it."""
         try:

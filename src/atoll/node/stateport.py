@@ -129,6 +129,9 @@ class StatePort(ABC):
     def paused_ids(self) -> frozenset[str]:
         return frozenset(self._snapshots.paused)
 
+    def paused_with_memory(self, sandbox_id: str) -> bool | None:
+        return self._snapshots.paused_with_memory(sandbox_id)
+
     async def idle_s(self, sandbox_id: str, enough_s: float) -> float:
         instance = self._instance(sandbox_id)
         idle_s = instance.activity.idle_s()

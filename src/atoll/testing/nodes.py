@@ -55,6 +55,7 @@ class FakeNode(FakeNetwork, FakeVolumes):
         """If set, a create waits for this event when all is made but not yet reported."""
         self.creating: set[str] = set()
         self.paused: dict[str, FakeGuest] = {}
+        self.paused_memory: dict[str, bool] = {}
         self.frozen: set[str] = set()
         self.images: set[str] = set()
         self.idle_seconds: dict[str, float] = {}
@@ -174,13 +175,14 @@ class FakeNode(FakeNetwork, FakeVolumes):
         self._guest(sandbox_id)
         self.frozen.discard(sandbox_id)
 
-    async def sandbox_pause(self, sandbox_id: str, *, memory: bool) -> None:  # noqa: ARG002 - all here is in memory
+    async def sandbox_pause(self, sandbox_id: str, *, memory: bool) -> None:
         self._guest(sandbox_id)
         await anyio.sleep(self.pause_s)
         if self.pause_errors:
             raise self.pause_errors.pop(0)
         self.frozen.discard(sandbox_id)
         self.paused[sandbox_id] = self.guests.pop(sandbox_id)
+        self.paused_memory[sandbox_id] = memory
 
     async def sandbox_resume(self, order: SandboxOrder) -> SandboxStarted:
         if order.sandbox_id not in self.paused:
@@ -201,6 +203,9 @@ class FakeNode(FakeNetwork, FakeVolumes):
 
     def paused_ids(self) -> frozenset[str]:
         return frozenset(self.paused)
+
+    def paused_with_memory(self, sandbox_id: str) -> bool | None:
+        return self.paused_memory.get(sandbox_id) if sandbox_id in self.paused else None
 
     async def idle_s(self, sandbox_id: str, enough_s: float) -> float:
         self._guest(sandbox_id)

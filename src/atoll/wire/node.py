@@ -229,6 +229,10 @@ class NodePort(VolumePort, Protocol):
         """All sandboxes that are paused here."""
         ...
 
+    def paused_with_memory(self, sandbox_id: str) -> bool | None:
+        """Whether one that is paused has its memory beside its disk; None if it is not, or cannot be read."""
+        ...
+
     async def idle_s(self, sandbox_id: str, enough_s: float) -> float:
         """For how long there was no call, no output and no traffic in a sandbox; 0 while there is.
 

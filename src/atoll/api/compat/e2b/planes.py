@@ -39,6 +39,12 @@ _OPEN_PATHS: Final[Mapping[Plane, frozenset[str]]] = {
 }
 
 
+# What clients of E2B know by its code, in the field that E2B has for that.
+_TOLD_BY_CODE: Final = frozenset({"sandbox_snapshot_guest_agent_unresponsive"})
+# What was waited for already: a client that tries again by itself would wait for it three times more.
+_WAITED_FOR: Final = frozenset({"guest_unresponsive"})
+
+
 class Planes:
     """All of E2B's servers in one."""
 
@@ -169,12 +175,20 @@ async def _refuse(ask: Ask, plane: Plane, error: Exception) -> None:
 
 
 async def _refuse_control(ask: Ask, told: AtollError) -> None:
-    headers = {"should-retry": "true" if told.retryable else "false"}
-    if isinstance(told, LimitExceeded) and told.retry_after_s is not None:
-        headers["retry-after"] = str(max(1, round(told.retry_after_s)))
+    after_s = told.retry_after_s if isinstance(told, LimitExceeded) else None
+    # A quota does not clear by itself; a rate does, and says when.
+    again = told.retryable and told.code not in _WAITED_FOR
+    if isinstance(told, LimitExceeded):
+        again = after_s is not None
+    headers = {"should-retry": "true" if again else "false"}
+    if after_s is not None:
+        headers["retry-after"] = str(max(1, round(after_s)))
     message = told.message + (f" ({told.hint})" if told.hint and not isinstance(told, NotFound | Conflict) else "")
     code = told.code if _is_content(ask) else told.http_status  # a word there, a number elsewhere
-    await ask.answer({"code": code, "message": message}, told.http_status, headers)
+    body = {"code": code, "message": message}
+    if told.code in _TOLD_BY_CODE:
+        body["error_code"] = told.code
+    await ask.answer(body, told.http_status, headers)
 
 
 async def _refuse_stream(ask: Ask, told: AtollError) -> None:

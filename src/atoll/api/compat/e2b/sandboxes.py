@@ -15,7 +15,7 @@ from atoll.api.compat.e2b.shapes import NewSandbox
 from atoll.control.sandboxtokens import TokenKind
 from atoll.control.service import Query
 from atoll.model import limits
-from atoll.model.errors import Conflict, InvalidArgument, NotFound
+from atoll.model.errors import Conflict, GuestFailed, InvalidArgument, NotFound
 from atoll.model.lifecycle import FINAL
 from atoll.model.port import ANY_PORT, PortAccess
 from atoll.model.sandbox import DEFAULT_TIMEOUT_S, DeadlineAction, Sandbox
@@ -96,7 +96,9 @@ async def show(ask: Ask) -> None:
     token = ask.control.ingress.tokens.mint(TokenKind.INSIDE, sandbox.id)
     policy = (await ask.control.policies.get(ask.principal, sandbox.id)).policy
     found = shapes.detail(sandbox, token, domain_of(ask), policy, await ports_of(ask, sandbox))
-    await ask.answer({**found, "volumeMounts": await _mounts(ask, sandbox)})
+    memory = ask.control.states.paused_with_memory(sandbox)
+    mode = {} if memory is None else {"pauseMode": "full" if memory else "filesystem"}
+    await ask.answer({**found, **mode, "volumeMounts": await _mounts(ask, sandbox)})
 
 
 async def _mounts(ask: Ask, sandbox: Sandbox) -> list[dict[str, str]]:
@@ -191,7 +193,17 @@ async def awake(ask: Ask, sandbox: Sandbox, timeout_s: float | None, *, memory: 
         return sandbox, False
     wanted_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
     states = ask.control.states
-    return await states.resume(ask.principal, sandbox.id, wanted_s, memory=memory is not False), True
+    restored = memory is not False and states.paused_with_memory(sandbox)
+    try:
+        return await states.resume(ask.principal, sandbox.id, wanted_s, memory=memory is not False), True
+    except GuestFailed as error:
+        if not restored or error.code != "start_failed":
+            raise
+        raise Conflict(
+            f"sandbox '{sandbox.id}' was paused while its guest agent did not respond",
+            code="sandbox_snapshot_guest_agent_unresponsive",
+            detail=error.detail,
+        ) from error
 
 
 async def list_old(ask: Ask) -> None:

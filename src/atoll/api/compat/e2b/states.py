@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import unquote
 
+import anyio
 import msgspec
 
 from atoll.api.compat.e2b import sandboxes, shapes, templates
 from atoll.api.compat.e2b.ask import Ask, Operation
 from atoll.control.snapshots import SnapshotSpec
-from atoll.model.errors import Conflict, InvalidArgument, NotFound
+from atoll.model import limits
+from atoll.model.errors import Conflict, GuestFailed, InvalidArgument, NotFound, Unavailable
 from atoll.model.lifecycle import State
 from atoll.model.snapshot import Snapshot
 
@@ -43,8 +45,24 @@ async def pause(ask: Ask) -> None:
     sandbox = await sandboxes.find(ask)
     if sandbox.state in shapes.ASLEEP:
         raise Conflict(f"sandbox '{sandbox.id}' is already paused", code="already_paused")
+    if asked.require_healthy_guest or asked.memory is False:  # without memory the inside writes down what it has
+        await _check_answers(ask, sandbox.id)
     await ask.control.states.pause(ask.principal, sandbox.id, memory=asked.memory is not False)
     await ask.answer(None, 204)
+
+
+async def _check_answers(ask: Ask, sandbox_id: str) -> None:
+    """Refuse to pause what does not answer within its time; it goes on."""
+    guest = await ask.control.guest(ask.principal, sandbox_id)
+    try:
+        with anyio.fail_after(limits.HEALTH_S_MAX):
+            await guest.call("ping", {})
+    except (GuestFailed, TimeoutError) as error:
+        raise Unavailable(
+            f"sandbox '{sandbox_id}' was not paused: its guest agent does not respond",
+            code="guest_unresponsive",
+            detail=repr(error),
+        ) from error
 
 
 async def resume(ask: Ask) -> None:

@@ -16,6 +16,9 @@ from atoll.control.clock import SystemClock
 from atoll.control.keys import KeySpec
 from atoll.control.service import Control
 from atoll.control.store.engine import Store, sqlite_url
+from atoll.model import limits
+from atoll.model.errors import GuestFailed
+from atoll.model.quota import Quota
 from atoll.telemetry import Metrics
 from atoll.testing.asgi import Answer, Caller
 from atoll.testing.nodes import FakeNode
@@ -38,6 +41,7 @@ class Front:
     control: Control
     caller: Caller
     key: str
+    node: FakeNode
 
     async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -60,7 +64,7 @@ async def front(tmp_path: Path) -> AsyncIterator[Front]:
     async with FakeNode.open() as node, Store.open(sqlite_url(tmp_path / "db")) as store:
         async with Control.open(store, node, SystemClock(), Metrics(), tmp_path / "key") as control:
             app = create_app(control, facades=[facade])
-            yield Front(control, Caller(app), e2bkey.spelled((tmp_path / "key").read_text().strip()))
+            yield Front(control, Caller(app), e2bkey.spelled((tmp_path / "key").read_text().strip()), node)
 
 
 @pytest.mark.parametrize("operation", CONTROL_PLANE, ids=lambda known: f"{known.method} {known.path}")
@@ -70,6 +74,21 @@ async def test_the_control_plane_wants_a_key(front: Front, operation: Any) -> No
         answer = await front.ask(operation.method, path, {}, **headers)
         assert (answer.status, answer.json()["code"]) == (401, 401), answer.body
         assert answer.headers["should-retry"] == "false"
+
+
+async def test_a_quota_is_not_tried_again_and_a_rate_is(front: Front) -> None:
+    """Their Python client tries a 429 three times more, unless it is told that this has no chance."""
+    admin = Principal("default", "ak", ALL_SCOPES)
+    for spec, headers in (
+        (KeySpec("small", quota=Quota(sandboxes=1)), ("false", None)),
+        (KeySpec("slow", quota=Quota(requests_per_second=0.01)), ("true", "100")),
+    ):
+        _, key = await front.control.accounts.keys.create(admin, "default", spec)
+        body = {"templateID": "base"}
+        assert (await front.ask("POST", "/v2/sandboxes", body, x_api_key=key)).status == 201
+        answer = await front.ask("POST", "/v2/sandboxes", body, x_api_key=key)
+        assert answer.status == 429, answer.body
+        assert (answer.headers["should-retry"], answer.headers.get("retry-after")) == headers
 
 
 async def test_a_key_that_may_only_read_changes_nothing(front: Front) -> None:
@@ -149,6 +168,38 @@ async def test_a_timeout_of_nothing_does_what_the_deadline_would(
     for timeout in (0, 60):
         answer = await front.ask("POST", f"{one}/timeout", {"timeout": timeout}, x_api_key=front.key)
         assert answer.status == 404, answer.body
+
+
+async def test_a_strict_pause_asks_the_inside_first(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not answer is left as it is; told at once, because it was waited for already."""
+    made = await front.create()
+    one, strict = f"/sandboxes/{made['sandboxID']}", {"requireHealthyGuest": True}
+    monkeypatch.setattr(limits, "HEALTH_S_MAX", 0.05)
+    guest = front.node.guests[made["sandboxID"]]
+    guest.scripts["ping"] = _unreachable
+    answer = await front.ask("POST", f"{one}/pause", strict, x_api_key=front.key)
+    assert (answer.status, answer.headers["should-retry"]) == (503, "false"), answer.body
+    assert (await front.ask("GET", one, x_api_key=front.key)).json()["state"] == "running"
+    del guest.scripts["ping"]
+    assert (await front.ask("POST", f"{one}/pause", strict, x_api_key=front.key)).status == 204
+    shown = (await front.ask("GET", one, x_api_key=front.key)).json()
+    assert (shown["state"], shown["pauseMode"]) == ("paused", "full")
+
+
+def _unreachable(_: Any) -> Any:
+    raise GuestFailed("the sandbox does not answer", code="guest_unreachable")
+
+
+@pytest.mark.parametrize("way", ["/v2{}/connect", "{}/connect", "{}/resume"])
+async def test_a_memory_whose_inside_does_not_answer_is_named_so(front: Front, way: str) -> None:
+    """By this code their clients know that it boots from its disk, and from nothing else."""
+    one = f"/sandboxes/{(await front.create())['sandboxID']}"
+    assert (await front.ask("POST", f"{one}/pause", {}, x_api_key=front.key)).status == 204
+    front.node.resume_errors.append(GuestFailed("the sandbox did not answer", code="start_failed"))
+    answer = await front.ask("POST", way.format(one), {"timeout": 60}, x_api_key=front.key)
+    assert (answer.status, answer.json()["error_code"]) == (409, "sandbox_snapshot_guest_agent_unresponsive")
+    body = {"timeout": 60, "memory": False}
+    assert (await front.ask("POST", way.format(one), body, x_api_key=front.key)).status == 201
 
 
 async def test_unknown_paths_and_bodies_are_refused_in_their_words(front: Front) -> None:
