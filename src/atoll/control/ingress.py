@@ -83,6 +83,10 @@ class Ingress:
         sandbox = await self._ledger.find(principal.owner, reference)
         return await self._access(sandbox.id, port)
 
+    async def has_common_rules(self, sandbox_id: str) -> bool:
+        """Whether a sandbox was made with rules for all of its ports, as façades make theirs; also after its end."""
+        return ids.is_id(ids.SANDBOX, sandbox_id) and await self._store.read(rows.has_any, sandbox_id)
+
     async def access_change(
         self,
         principal: Principal,

@@ -23,9 +23,14 @@ def made(server: Server, **network: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def knock(server: Server, sandbox: dict[str, Any], **headers: str) -> int:
-    """A request to port 8000 by E2B's headers, without an API key."""
-    named = {"e2b-sandbox-id": sandbox["sandboxID"], "e2b-sandbox-port": "8000"}
+def ways(sandbox_id: str) -> tuple[dict[str, str], ...]:
+    """Port 8000 in E2B's headers, and by its name."""
+    return {"e2b-sandbox-id": sandbox_id, "e2b-sandbox-port": "8000"}, {"host": f"8000-{sandbox_id}.localhost"}
+
+
+def knock(server: Server, sandbox: dict[str, Any], *, by_name: bool = False, **headers: str) -> int:
+    """A request to port 8000, without an API key."""
+    named = ways(sandbox["sandboxID"])[by_name]
     shown = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx2.get(f"{server.url}/hostname", headers={**named, **shown}, timeout=30).status_code
 
@@ -37,22 +42,32 @@ def test_a_port_is_open_to_whoever_knows_its_name(server: Server) -> None:
 def test_a_private_port_opens_for_its_token_only(server: Server) -> None:
     sandbox = made(server, allowPublicTraffic=False)
     other = made(server)
-    assert knock(server, sandbox) == 403
-    assert knock(server, sandbox, e2b_traffic_access_token=other["trafficAccessToken"]) == 403
-    assert knock(server, sandbox, e2b_traffic_access_token=sandbox["envdAccessToken"]) == 403
-    assert knock(server, sandbox, e2b_traffic_access_token=sandbox["trafficAccessToken"]) == 200
+    for by_name in (False, True):
+        assert knock(server, sandbox, by_name=by_name) == 403
+        for token, status in (
+            (other["trafficAccessToken"], 403),
+            (sandbox["envdAccessToken"], 403),
+            (sandbox["trafficAccessToken"], 200),
+        ):
+            assert knock(server, sandbox, by_name=by_name, e2b_traffic_access_token=token) == status
+
+
+def test_of_a_sandbox_of_ours_a_name_tells_in_our_words(server: Server) -> None:
+    with server.create("base") as sandbox:
+        answer = httpx2.get(server.url, headers=ways(sandbox.id)[1], timeout=30)
+        assert (answer.status_code, answer.json()["type"]) == (401, "urn:atoll:error:port_private")
 
 
 def test_a_port_that_does_not_answer_is_told_as_their_proxy_does(server: Server) -> None:
     """Also when the sandbox sleeps or has ended."""
     made = server.request("POST", "/v2/sandboxes", json={"templateID": "base", "timeout": 100}).json()
-    named = {"e2b-sandbox-id": made["sandboxID"], "e2b-sandbox-port": "8000"}
     gone = {"sandboxId": made["sandboxID"], "message": "The sandbox was not found", "code": 502}
 
     def told() -> Any:
-        answer = httpx2.get(server.url, headers=named, timeout=30)
-        assert answer.status_code == 502
-        return answer.json()
+        by_header, by_name = (httpx2.get(server.url, headers=way, timeout=30) for way in ways(made["sandboxID"]))
+        assert (by_header.status_code, by_name.status_code) == (502, 502)
+        assert by_header.json() == by_name.json()
+        return by_header.json()
 
     closed = {"message": "The sandbox is running but port is not open", "port": 8000}
     assert told() == {**gone, **closed}

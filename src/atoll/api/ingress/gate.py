@@ -47,6 +47,8 @@ class Gate:
         except AtollError as error:
             if target.refusal is None or exchange_of(scope).status:
                 raise
+            if target.refuses_its_own and not await self._ingress.has_common_rules(target.sandbox_id):
+                raise
             exchange_of(scope).code = error.code
             await _refuse(target.refusal(error), send)
 

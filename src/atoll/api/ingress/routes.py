@@ -41,6 +41,8 @@ class Target:
     """Headers that this way of asking needs; the server inside does not see them."""
     refusal: Callable[[AtollError], Refusal] | None = None
     """How the vendor whose way this is says no; without it what is wrong is a problem of ours."""
+    refuses_its_own: bool = False
+    """The way is ours too, so the vendor's no is only for sandboxes that were made through a façade."""
 
 
 Pattern = Callable[[str, Headers], Target | None]

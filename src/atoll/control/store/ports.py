@@ -21,6 +21,12 @@ def get(connection: Connection, sandbox_id: str, port: int) -> PortAccess:
     return PortAccess(public=bool(row.public), mask_host=row.mask_host, generation=row.generation)
 
 
+def has_any(connection: Connection, sandbox_id: str) -> bool:
+    """Whether there are rules for all ports of a sandbox: they are made with it, or never."""
+    mine = (sandbox_ports.c.sandbox_id == sandbox_id) & (sandbox_ports.c.port == ANY_PORT)
+    return connection.execute(select(sandbox_ports.c.port).where(mine)).one_or_none() is not None
+
+
 def change(
     connection: Connection,
     sandbox_id: str,

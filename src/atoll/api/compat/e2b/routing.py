@@ -110,12 +110,19 @@ def _target(sandbox_id: str, port: int, *headers: bytes) -> Target:
 
 
 def host_pattern(domain: str) -> Pattern:
-    """`<port>-<id>.<domain>` with E2B's header for private ports; without that header it is a port like any other."""
+    """`<port>-<id>.<domain>`, with E2B's header for private ports or without: then it is a port like any other.
+
+    The name is ours as well, so only a sandbox that E2B's clients have made is refused in E2B's words.
+    """
 
     def pattern(host: str, headers: Iterable[tuple[bytes, bytes]]) -> Target | None:
         named = _by_host(host, domain)
-        if named is None or not any(name == TRAFFIC_HEADER for name, _ in headers):
+        if named is None:
             return None
-        return _target(named[0], port_parse(str(named[1])))
+        sandbox_id, port = named[0], port_parse(str(named[1]))
+        if any(name == TRAFFIC_HEADER for name, _ in headers):
+            return _target(sandbox_id, port)
+        refusal = partial(proxywords.of_port, sandbox_id=sandbox_id, port=port)
+        return Target(sandbox_id, port, refusal=refusal, refuses_its_own=True)
 
     return pattern

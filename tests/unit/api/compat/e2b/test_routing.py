@@ -57,7 +57,10 @@ def test_ports_are_named_in_headers_with_a_token_of_their_own() -> None:
     assert (target.sandbox_id, target.port, target.token_header) == ("sb1", 8000, b"e2b-traffic-access-token")
     assert routing.port_pattern("127.0.0.1", [(b"e2b-sandbox-id", b"sb1"), (b"e2b-sandbox-port", b"49983")]) is None
     pattern = routing.host_pattern("box.example")
-    assert pattern("8000-sb1.box.example", []) is None
+    plain = pattern("8000-sb1.box.example", [])
+    assert plain is not None
+    assert (plain.token_header, plain.refuses_its_own) == (b"x-atoll-token", True)
+    assert pattern("www.box.example", []) is None
     found = pattern("8000-sb1.box.example", [(b"e2b-traffic-access-token", b"t")])
     assert found is not None
     assert found.port == 8000
