@@ -112,7 +112,15 @@ async def case_a_network_has_every_option() -> None:
     found = (await box.get_info()).network
     assert (found["allow_out"], found["allow_public_traffic"]) == (["192.0.2.7", "example.com"], False)
     await box.update_network({"allow_out": ["192.0.2.8"], "deny_out": ["192.0.2.0/24"], "rules": options["rules"]})
-    assert (await box.get_info()).allow_internet_access is True
+    found = await box.get_info()
+    assert found.allow_internet_access is True
+    assert (found.network["allow_out"], found.network["deny_out"]) == (["192.0.2.8"], ["192.0.2.0/24"])
+    assert found.network["rules"] == options["rules"]
+    again: Any = {name: found.network[name] for name in ("allow_out", "deny_out", "rules")}
+    await box.update_network(again)
+    assert (await box.get_info()).network == found.network
+    error = await araised(SandboxException, lambda: box.update_network({"allow_out": ["example.com"]}))
+    assert "ALL_TRAFFIC" in str(error)
     await box.update_network({"allow_internet_access": False})
     assert (await box.get_info()).allow_internet_access is False
     await AsyncSandbox.update_network(box.sandbox_id, {})

@@ -17,6 +17,10 @@ from atoll.model.policy import HttpRule, Mode, Policy
 from atoll.model.port import MASK_DEFAULT, PortAccess
 
 _EVERYWHERE: Final = "0.0.0.0/0"
+_NAMES_NEED_ALL_DENIED: Final = (
+    "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out "
+    "to block all other traffic."
+)
 _PLACEHOLDER: Final = "${e2b."
 _SECRET: Final = "${e2b.secrets."  # noqa: S105 - what a reference begins with, not a secret
 _OUR_SECRET: Final = "${secrets."  # noqa: S105
@@ -47,13 +51,19 @@ class NetworkSettings(msgspec.Struct, rename="camel"):
 def policy_of(settings: NetworkSettings, allow_internet: bool | None) -> Policy:
     """What a sandbox may reach under these settings; InvalidArgument for what cannot be kept."""
     _check_possible(settings)
-    closed = allow_internet is False or any(entry in (_EVERYWHERE, "::/0") for entry in settings.deny_out)
+    denied = [_address(entry) for entry in settings.deny_out]
+    for entry, address in zip(settings.deny_out, denied, strict=True):
+        if address is None:
+            raise InvalidArgument(f"invalid denied CIDR {entry[:80]}", code="invalid_policy")
+    closed = allow_internet is False or ipaddress.IPv4Network(_EVERYWHERE) in denied
+    if not closed and any(_address(entry) is None for entry in settings.allow_out):
+        raise InvalidArgument(_NAMES_NEED_ALL_DENIED, code="invalid_policy")
     http = tuple(_rules(settings.rules or {}))
+    allow = tuple(filter(None, map(_rule, settings.allow_out)))
     if closed:
-        return Policy(mode=Mode.LISTED, allow=tuple(filter(None, map(_rule, settings.allow_out))), http=http)
-    if any(_network(entry) is None for entry in settings.deny_out):
-        raise InvalidArgument("deny_out takes addresses and networks, not names", code="invalid_policy")
-    return Policy(mode=Mode.PUBLIC, deny=tuple(_denied(settings)), http=http)
+        return Policy(mode=Mode.LISTED, allow=allow, http=http)
+    # What is allowed is open anyway; it is kept to be shown as it was asked for.
+    return Policy(mode=Mode.PUBLIC, allow=allow, deny=tuple(_denied(settings)), http=http)
 
 
 def _check_possible(settings: NetworkSettings) -> None:
@@ -69,16 +79,29 @@ def _check_possible(settings: NetworkSettings) -> None:
 
 def _rule(entry: str) -> str:
     """One allowed place in our spelling; addresses of IPv6 are left out, because a sandbox has none."""
-    if ":" in entry and entry.count(":") > 1:
-        return ""
-    return f"{entry}:*" if _network(entry) is not None and ":" not in entry else entry
+    address = _address(entry)
+    if address is None:
+        return entry
+    return f"{_written(address)}:*" if isinstance(address, ipaddress.IPv4Network) else ""
+
+
+def _address(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    """An address or a network; None for what is a name, or nothing."""
+    try:
+        return ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return None
 
 
 def _network(entry: str) -> ipaddress.IPv4Network | None:
-    try:
-        return ipaddress.IPv4Network(entry, strict=False)
-    except ValueError:
-        return None
+    """One that sandboxes can reach: they have no IPv6."""
+    address = _address(entry)
+    return address if isinstance(address, ipaddress.IPv4Network) else None
+
+
+def _written(network: ipaddress.IPv4Network) -> str:
+    """A network as people write it: a single address without its length."""
+    return str(network).removesuffix("/32")
 
 
 def _denied(settings: NetworkSettings) -> Iterable[str]:
@@ -87,7 +110,20 @@ def _denied(settings: NetworkSettings) -> Iterable[str]:
     left = [found for found in map(_network, settings.deny_out) if found is not None]
     for hole in holes:
         left = [part for found in left for part in _without(found, hole)]
-    return [str(found) for found in ipaddress.collapse_addresses(left)]
+    return [_written(found) for found in ipaddress.collapse_addresses(left)]
+
+
+def _shown_denied(policy: Policy) -> Iterable[str]:
+    """What was denied before what is allowed was taken out of it; to deny this again comes to the same."""
+    holes = [found for found in map(_network, _shown_allowed(policy)) if found is not None]
+    left = [found for found in map(_network, policy.deny) if found is not None]
+    whole = ipaddress.collapse_addresses([*left, *holes])
+    # A hole that closes nothing was allowed beside what was denied, not inside of it.
+    return [_written(found) for found in whole if found in left or found not in holes]
+
+
+def _shown_allowed(policy: Policy) -> list[str]:
+    return [entry.removesuffix(":*") for entry in policy.allow]
 
 
 def _without(found: ipaddress.IPv4Network, hole: ipaddress.IPv4Network) -> Iterable[ipaddress.IPv4Network]:
@@ -109,21 +145,27 @@ def _rules(rules: Mapping[str, list[HostRule]]) -> Iterable[HttpRule]:
 
 
 def shape_of(policy: Policy | None, ports: PortAccess | None = None) -> dict[str, Any]:
-    """A policy, and the rules of ports, in E2B's words. Values of headers are not shown: they may be secrets."""
+    """A policy, and the rules of ports, in E2B's words: what is read can be changed and set again, as with E2B.
+
+    So values of headers are shown, to whoever may set them. What shall not be read is a secret, and named in them.
+    """
     policy = policy or Policy()
     shape: dict[str, Any] = {} if ports is None else {"allowPublicTraffic": ports.public}
     if ports is not None and ports.mask_host != MASK_DEFAULT:
         shape["maskRequestHost"] = ports.mask_host.replace("{port}", "${PORT}")
     if policy.mode is Mode.PUBLIC:
-        shape["denyOut"] = list(policy.deny)
+        shape["denyOut"] = list(_shown_denied(policy))
     else:
         shape["denyOut"] = [_EVERYWHERE]
-        shape["allowOut"] = [entry.removesuffix(":*") for entry in policy.allow]
+    if policy.allow or policy.mode is not Mode.PUBLIC:
+        shape["allowOut"] = _shown_allowed(policy)
     if policy.http:
-        shape["rules"] = {
-            rule.host: [{"transform": {"headers": dict.fromkeys(rule.set_headers, "")}}] for rule in policy.http
-        }
+        shape["rules"] = {rule.host: [{"transform": {"headers": _shown_headers(rule)}}] for rule in policy.http}
     return shape
+
+
+def _shown_headers(rule: HttpRule) -> dict[str, str]:
+    return {name: value.replace(_OUR_SECRET, _SECRET) for name, value in rule.set_headers.items()}
 
 
 def internet_allowed(policy: Policy | None) -> bool:
