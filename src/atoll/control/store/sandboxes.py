@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from atoll.control.store.moments import from_us, to_us
 from atoll.control.store.prepared import Prepared, adding
 from atoll.control.store.schema import sandbox_metadata, sandboxes
+from atoll.model import ids
 from atoll.model.errors import Conflict
 from atoll.model.lifecycle import EndReason, SleepReason, State
 from atoll.model.resources import Resources
@@ -178,7 +179,9 @@ def _page_query(wanted: Filter, after: Position | None) -> Select[Any]:
     if wanted.states:
         query = query.where(sandboxes.c.state.in_([state.value for state in wanted.states]))
     if wanted.template is not None:
-        query = query.where(sandboxes.c.template == wanted.template)
+        # A snapshot stands where a template could, and is on record beside the one that it was taken of.
+        column = sandboxes.c.snapshot_id if ids.is_id(ids.SNAPSHOT, wanted.template) else sandboxes.c.template
+        query = query.where(column == wanted.template)
     if wanted.name is not None:
         query = query.where(sandboxes.c.name == wanted.name)
     if wanted.created_after is not None:

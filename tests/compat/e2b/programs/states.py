@@ -11,6 +11,7 @@ from e2b import (
     SandboxNotRunningException,
     SandboxQuery,
     SandboxState,
+    Template,
     Volume,
 )
 from e2b_code_interpreter import Sandbox
@@ -104,6 +105,10 @@ def case_a_snapshot_is_a_template() -> None:
     assert taken.snapshot_id in {entry.snapshot_id for entry in sandbox.list_snapshots().next_items()}
     copy = Sandbox.create(taken.snapshot_id, timeout=60)
     assert copy.files.read("f") == "kept"
+    assert copy.get_info().template_id == copy.commands.run("printf $E2B_TEMPLATE_ID").stdout == taken.snapshot_id
+    listed = Sandbox.list(query=SandboxQuery(template=taken.snapshot_id)).next_items()
+    assert [entry.sandbox_id for entry in listed] == [copy.sandbox_id]
+    assert Template.exists(taken.snapshot_id) is True
     copy.kill()
     sandbox.kill()
     assert Sandbox.delete_snapshot(taken.snapshot_id) is True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import unquote
@@ -50,9 +51,37 @@ async def _create(ask: Ask, default_timeout_s: float) -> None:
     refused = shapes.refused_options(asked)
     if refused:
         raise InvalidArgument(f"{', '.join(refused)}: this server does not have that", code="not_supported")
+    asked.template_id = await template_id(ask, asked.template_id)
     spec = shapes.spec_of(asked, default_timeout_s, ask.templates, ask.principal.owner)
     sandbox, _ = await ask.control.sandbox_create(ask.principal, spec, ask.header(b"idempotency-key"))
-    await ask.answer(answer_of(ask, sandbox), 201)
+    await ask.answer(await answer_of(ask, sandbox), 201)
+
+
+async def template_id(ask: Ask, asked: str) -> str:
+    """What a client names, with the id of a snapshot in place of its name."""
+    name = shapes.template_name(asked, ask.templates)
+    if name in shapes.TEMPLATES.values():
+        return name
+    try:
+        found = await ask.control.snapshots.find(ask.principal, name)
+    except NotFound:
+        return asked
+    templates = await ask.control.templates(ask.principal)
+    return asked if any(template.name == name for template in templates) else found.id
+
+
+async def as_made(ask: Ask, sandbox: Sandbox) -> Sandbox:
+    """With the snapshot that it began from as its template, as long as there is one: with E2B it is one.
+
+    That of a fork is gone at once, and is never shown.
+    """
+    if sandbox.snapshot_id is None:
+        return sandbox
+    try:
+        found = await ask.control.snapshots.find(ask.principal, sandbox.snapshot_id)
+    except NotFound:
+        return sandbox
+    return replace(sandbox, template=found.id)
 
 
 async def ports_of(ask: Ask, sandbox: Sandbox) -> PortAccess:
@@ -60,10 +89,10 @@ async def ports_of(ask: Ask, sandbox: Sandbox) -> PortAccess:
     return await ask.control.ingress.access(ask.principal, sandbox.id, ANY_PORT)
 
 
-def answer_of(ask: Ask, sandbox: Sandbox) -> dict[str, Any]:
+async def answer_of(ask: Ask, sandbox: Sandbox) -> dict[str, Any]:
     tokens = ask.control.ingress.tokens
     inside, ports = tokens.mint(TokenKind.INSIDE, sandbox.id), tokens.mint(TokenKind.PORTS, sandbox.id)
-    return shapes.created(sandbox, inside, ports, domain_of(ask))
+    return shapes.created(await as_made(ask, sandbox), inside, ports, domain_of(ask))
 
 
 def domain_of(ask: Ask) -> str:
@@ -95,7 +124,7 @@ async def show(ask: Ask) -> None:
     sandbox = await find(ask)
     token = ask.control.ingress.tokens.mint(TokenKind.INSIDE, sandbox.id)
     policy = (await ask.control.policies.get(ask.principal, sandbox.id)).policy
-    found = shapes.detail(sandbox, token, domain_of(ask), policy, await ports_of(ask, sandbox))
+    found = shapes.detail(await as_made(ask, sandbox), token, domain_of(ask), policy, await ports_of(ask, sandbox))
     memory = ask.control.states.paused_with_memory(sandbox)
     mode = {} if memory is None else {"pauseMode": "full" if memory else "filesystem"}
     await ask.answer({**found, **mode, "volumeMounts": await _mounts(ask, sandbox)})
@@ -108,10 +137,11 @@ async def _mounts(ask: Ask, sandbox: Sandbox) -> list[dict[str, str]]:
 
 async def _listed(ask: Ask, found: list[Sandbox]) -> list[dict[str, Any]]:
     """Entries of a list; a sandbox with volumes says which."""
-    return [
-        {**shapes.listed(one), "volumeMounts": await _mounts(ask, one)} if one.volumes else shapes.listed(one)
-        for one in found
-    ]
+    entries = [shapes.listed(await as_made(ask, one)) for one in found]
+    for entry, one in zip(entries, found, strict=True):
+        if one.volumes:
+            entry["volumeMounts"] = await _mounts(ask, one)
+    return entries
 
 
 async def change_network(ask: Ask) -> None:
@@ -184,7 +214,7 @@ async def connect_to(ask: Ask) -> None:
     sandbox, woken = await awake(ask, await find(ask), asked.timeout, memory=asked.memory)
     if not woken:
         sandbox = await extended(ask, sandbox, asked.timeout)
-    await ask.answer(answer_of(ask, sandbox), 201 if woken else 200)
+    await ask.answer(await answer_of(ask, sandbox), 201 if woken else 200)
 
 
 async def awake(ask: Ask, sandbox: Sandbox, timeout_s: float | None, *, memory: bool | None) -> tuple[Sandbox, bool]:
@@ -213,10 +243,10 @@ async def list_old(ask: Ask) -> None:
 
 
 async def list_page(ask: Ask) -> None:
-    asked = ask.query
+    asked, template = ask.query, ask.query.get("template", "")
     query = Query(
         states=shapes.states_of(ask.words("state")),
-        template=shapes.template_name(asked["template"], ask.templates) if asked.get("template") else None,
+        template=shapes.template_name(await template_id(ask, template), ask.templates) if template else None,
         metadata=shapes.metadata_of(asked.get("metadata", "")),
     )
     limit = shapes.page_size(asked.get("limit", ""), _PAGE_ITEMS_MAX)

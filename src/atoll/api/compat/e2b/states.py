@@ -72,7 +72,7 @@ async def resume(ask: Ask) -> None:
     if sandbox.state in shapes.AWAKE:
         raise Conflict(f"sandbox '{sandbox.id}' is already running", code="already_running")
     woken, _ = await sandboxes.awake(ask, sandbox, asked.timeout, memory=asked.memory)
-    await ask.answer(sandboxes.answer_of(ask, woken), 201)
+    await ask.answer(await sandboxes.answer_of(ask, woken), 201)
 
 
 async def fork(ask: Ask) -> None:
@@ -87,7 +87,7 @@ async def fork(ask: Ask) -> None:
     made: list[dict[str, Any]] = []
     for copy in await ask.control.snapshots.fork(ask.principal, sandbox.id, count, asked.timeout, ports):
         if copy.sandbox is not None:
-            made.append({"sandbox": sandboxes.answer_of(ask, copy.sandbox)})
+            made.append({"sandbox": await sandboxes.answer_of(ask, copy.sandbox)})
         elif copy.error is not None:
             made.append({"error": {"code": copy.error.http_status, "message": copy.error.message}})
     await ask.answer(made, 201)

@@ -49,8 +49,13 @@ async def show(ask: Ask) -> None:
 
 
 async def alias(ask: Ask) -> None:
-    template = await _find(ask, ask.path["template"])
-    await ask.answer({"templateID": template.name, "public": True})
+    """Also of a snapshot, which is its owner's alone."""
+    try:
+        found, public = (await _find(ask, ask.path["template"])).name, True
+    except NotFound:
+        name = shapes.template_name(unquote(ask.path["template"]), ask.templates)
+        found, public = (await ask.control.snapshots.find(ask.principal, name)).id, False
+    await ask.answer({"templateID": found, "public": public})
 
 
 async def tags(ask: Ask) -> None:

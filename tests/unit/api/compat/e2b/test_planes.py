@@ -202,6 +202,34 @@ async def test_a_memory_whose_inside_does_not_answer_is_named_so(front: Front, w
     assert (await front.ask("POST", way.format(one), body, x_api_key=front.key)).status == 201
 
 
+async def test_a_sandbox_from_a_snapshot_says_so(front: Front) -> None:
+    """By id or by name; a fork is of what its sandbox is of, and a deleted snapshot is not named any more."""
+    source = f"/sandboxes/{(await front.create())['sandboxID']}"
+
+    async def ask(method: str, path: str, body: Any = None) -> Any:
+        answer = await front.ask(method, path, body, x_api_key=front.key)
+        assert answer.status < 300, answer.body
+        return answer.json() if answer.body else None
+
+    taken = (await ask("POST", f"{source}/snapshots", {"name": "mine"}))["snapshotID"]
+    for template in (taken, "mine"):
+        made = await front.create(templateID=template)
+        one = f"/sandboxes/{made['sandboxID']}"
+        assert (made["templateID"], (await ask("GET", one))["templateID"]) == (taken, taken)
+        assert front.node.orders[-1].env["E2B_TEMPLATE_ID"] == taken
+        (listed,) = await ask("GET", f"/v2/sandboxes?template={template}")
+        assert (listed["sandboxID"], listed["templateID"]) == (made["sandboxID"], taken)
+        assert (await ask("POST", f"/v2{one}/connect", {}))["templateID"] == taken
+        await ask("DELETE", one)
+        assert await ask("GET", f"/templates/aliases/{template}") == {"templateID": taken, "public": False}
+    (copy,) = await ask("POST", f"{source}/fork", {})
+    assert copy["sandbox"]["templateID"] == "base"
+    last = await front.create(templateID="mine")
+    await ask("DELETE", f"/templates/{taken}")
+    assert (await ask("GET", f"/sandboxes/{last['sandboxID']}"))["templateID"] == "base"
+    assert (await front.ask("GET", "/templates/aliases/mine", x_api_key=front.key)).status == 404
+
+
 async def test_unknown_paths_and_bodies_are_refused_in_their_words(front: Front) -> None:
     answer = await front.ask("GET", "/sandboxes/a/b/c", x_api_key=front.key)
     assert (answer.status, answer.json()["code"]) == (404, 404)
