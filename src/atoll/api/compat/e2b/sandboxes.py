@@ -237,9 +237,9 @@ async def awake(ask: Ask, sandbox: Sandbox, timeout_s: float | None, *, memory: 
 
 
 async def list_old(ask: Ask) -> None:
+    """All that run: in the first version of the API a list has no pages."""
     query = Query(states=shapes.AWAKE, metadata=shapes.metadata_of(ask.query.get("metadata", "")))
-    page = await ask.control.sandbox_list(ask.principal, query, None, _PAGE_ITEMS_MAX)
-    await ask.answer(await _listed(ask, page.items))
+    await ask.answer(await _listed(ask, await _all(ask, query)))
 
 
 async def list_page(ask: Ask) -> None:
@@ -256,12 +256,21 @@ async def list_page(ask: Ask) -> None:
     else:
         page = await ask.control.sandbox_list(ask.principal, query, cursor, limit)
         items, following = page.items, page.next
-    headers = {"x-next-token": following} if following else {}
+    running = await ask.control.sandbox_list(ask.principal, replace(query, states=shapes.AWAKE, count=True), None, 1)
+    headers = {"x-total-running": str(running.total), **({"x-next-token": following} if following else {})}
     await ask.answer(await _listed(ask, items), 200, headers)
 
 
 async def _ordered(ask: Ask, query: Query, cursor: str | None, limit: int) -> tuple[list[Sandbox], str | None]:
     """Pages of all that live, oldest first or begun after a moment."""
+    found = await _all(ask, query)
+    after = shapes.moment_of(ask.query.get("startedAfter", ""))
+    found = [sandbox for sandbox in found if after is None or shapes.begun_at(sandbox) >= after]
+    return shapes.page_of(found, cursor, limit, newest_first=ask.query.get("order") != "asc")
+
+
+async def _all(ask: Ask, query: Query) -> list[Sandbox]:
+    """Newest first, and up to a bound that no list has more of."""
     found: list[Sandbox] = []
     place: str | None = None
     while True:
@@ -269,10 +278,7 @@ async def _ordered(ask: Ask, query: Query, cursor: str | None, limit: int) -> tu
         found += page.items
         place = page.next
         if place is None or len(found) >= limits.LIST_ENTRIES_MAX:
-            break
-    after = shapes.moment_of(ask.query.get("startedAfter", ""))
-    found = [sandbox for sandbox in found if after is None or shapes.begun_at(sandbox) >= after]
-    return shapes.page_of(found, cursor, limit, newest_first=ask.query.get("order") != "asc")
+            return found
 
 
 async def metrics(ask: Ask) -> None:
@@ -288,7 +294,9 @@ async def metrics(ask: Ask) -> None:
 
 
 async def metrics_of_several(ask: Ask) -> None:
-    wanted = ask.words("sandbox_ids")[:_PAGE_ITEMS_MAX]
+    wanted = ask.words("sandbox_ids")
+    if len(wanted) > _PAGE_ITEMS_MAX:
+        raise InvalidArgument(f"sandbox_ids are at most {_PAGE_ITEMS_MAX}", code="invalid_query")
     found: dict[str, Any] = {}
     for sandbox_id in wanted:
         ask.path = {"sandbox": sandbox_id}

@@ -86,6 +86,9 @@ def spec_of(
     team: str = "default",
 ) -> SandboxSpec:
     template = template_name(asked.template_id, known)
+    auto_resume = asked.auto_resume is not None and asked.auto_resume.enabled
+    if auto_resume and asked.auto_pause_memory is False:
+        raise InvalidArgument("autoResume is not there for a sandbox that pauses without its memory")
     settings = asked.network or NetworkSettings()
     return SandboxSpec(
         template=template,
@@ -99,7 +102,7 @@ def spec_of(
         },
         timeout_s=default_timeout_s if asked.timeout is None else asked.timeout,
         on_deadline=_on_deadline(asked),
-        auto_resume=asked.auto_resume is not None and asked.auto_resume.enabled,
+        auto_resume=auto_resume,
         volumes=tuple(VolumeMount(mount.name, mount.path) for mount in asked.volume_mounts or ()),
         policy=network.policy_of(settings, asked.allow_internet_access),
         ports=network.ports_of(settings),

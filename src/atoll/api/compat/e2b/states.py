@@ -14,6 +14,7 @@ from atoll.control.snapshots import SnapshotSpec
 from atoll.model import limits
 from atoll.model.errors import Conflict, GuestFailed, InvalidArgument, NotFound, Unavailable
 from atoll.model.lifecycle import State
+from atoll.model.sandbox import DeadlineAction
 from atoll.model.snapshot import Snapshot
 
 _FORKS_MAX: Final = 20
@@ -71,6 +72,11 @@ async def resume(ask: Ask) -> None:
     sandbox = await sandboxes.find(ask)
     if sandbox.state in shapes.AWAKE:
         raise Conflict(f"sandbox '{sandbox.id}' is already running", code="already_running")
+    # One that would pause and shall not keeps more than was asked for; the other way round it would lose all.
+    if asked.auto_pause and sandbox.on_deadline is DeadlineAction.KILL:
+        raise InvalidArgument(
+            "autoPause: what happens at the deadline is chosen when a sandbox is made", code="not_supported"
+        )
     woken, _ = await sandboxes.awake(ask, sandbox, asked.timeout, memory=asked.memory)
     await ask.answer(await sandboxes.answer_of(ask, woken), 201)
 

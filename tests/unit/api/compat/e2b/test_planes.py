@@ -230,6 +230,26 @@ async def test_a_sandbox_from_a_snapshot_says_so(front: Front) -> None:
     assert (await front.ask("GET", "/templates/aliases/mine", x_api_key=front.key)).status == 404
 
 
+async def test_nothing_that_was_asked_for_is_left_out_unsaid(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask(method: str, path: str, body: Any = None) -> Answer:
+        return await front.ask(method, path, body, x_api_key=front.key)
+
+    body = {"templateID": "base", "autoPause": True, "autoPauseMemory": False, "autoResume": {"enabled": True}}
+    assert (await ask("POST", "/v2/sandboxes", body)).status == 400
+    one = f"/sandboxes/{(await front.create())['sandboxID']}"
+    await ask("POST", f"{one}/pause", {})
+    assert (await ask("POST", f"{one}/resume", {"autoPause": True})).status == 400
+    assert (await ask("POST", f"{one}/resume", {"autoPause": False})).status == 201
+    await front.create()
+    await ask("POST", f"/sandboxes/{(await front.create())['sandboxID']}/pause", {})
+    page = await ask("GET", "/v2/sandboxes?limit=1")
+    assert (len(page.json()), page.headers["x-total-running"]) == (1, "2")
+    monkeypatch.setattr(limits, "PAGE_ITEMS_MAX", 1)
+    assert len((await ask("GET", "/sandboxes")).json()) == 2
+    answer = await ask("GET", "/sandboxes/metrics?sandbox_ids=" + ",".join(["sbnothing"] * 101))
+    assert (answer.status, "at most 100" in answer.json()["message"]) == (400, True)
+
+
 async def test_unknown_paths_and_bodies_are_refused_in_their_words(front: Front) -> None:
     answer = await front.ask("GET", "/sandboxes/a/b/c", x_api_key=front.key)
     assert (answer.status, answer.json()["code"]) == (404, 404)
