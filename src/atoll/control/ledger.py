@@ -127,9 +127,10 @@ class Ledger:
 
     async def set_deadline(self, sandbox_id: str, deadline_at: datetime, by: Principal | None = None) -> bool:
         """Move the deadline of a sandbox that has one now, running or in standby; says whether it has."""
-        event = self._events.of(
-            by, "sandbox.deadline", target=sandbox_id, detail={"deadline_at": deadline_at.isoformat()}
-        )
+        known = self._live.get(sandbox_id)
+        template = known.sandbox.template if known else ""
+        detail = {"deadline_at": deadline_at.isoformat(), "template": template}
+        event = self._events.of(by, "sandbox.deadline", target=sandbox_id, detail=detail)
         running = await self._store.write(_set_deadline, sandbox_id, deadline_at, event if by else None)
         self._events.written()
         record = self._live.get(sandbox_id)
@@ -205,6 +206,7 @@ class Ledger:
     def _event(self, record: Record, after: Sandbox, note: Note, by: Principal | None) -> Event:
         reason = after.end_reason or after.sleep_reason or ""
         detail = {"trigger": note.trigger.value, "reason": reason, "detail": after.end_detail}
+        detail["template"] = after.template
         return self._events.of(by, f"sandbox.{after.state}", owner=record.owner, target=after.id, detail=detail)
 
     def _merged(self, before: Sandbox, after: Sandbox) -> Sandbox:

@@ -49,7 +49,8 @@ log = structlog.get_logger(__name__)
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - what secrets begin with, not one
 Sender = Callable[[Post], Awaitable[Posted]]
-Form = Callable[[Webhook, Delivery, Event, datetime], Post]
+Form = Callable[[Webhook, Delivery, Event, datetime], Post | None]
+"""What is sent of an event; None if this webhook does not want it after all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,9 @@ class Webhooks:
         """Attempt one that was claimed. What goes wrong here is tried again when the claim is over."""
         try:
             posted = await self._attempt(delivery)
+            if posted is None:
+                await self._store.write(rows.drop, delivery)
+                return
             settled = settle(replace(delivery, attempts=delivery.attempts + 1), posted, self._clock.now())
             self._metrics.webhook_deliveries.labels(settled.state.value).inc()
             await self._store.write(rows.settle, settled)
@@ -219,7 +223,8 @@ class Webhooks:
             self._under_way += Counter()  # without those of which there are none
             self._changed.set()
 
-    async def _attempt(self, delivery: Delivery) -> Posted:
+    async def _attempt(self, delivery: Delivery) -> Posted | None:
+        """What came of it; None if its webhook's form has no words for such an event."""
         hook = await self._store.read(rows.by_id, delivery.webhook_id)
         event = await self._store.read(event_rows.by_number, delivery.event_number)
         hook = self._opened(hook) if hook else None
@@ -229,7 +234,8 @@ class Webhooks:
             return Posted(None, "the secret that signs it cannot be decrypted: its key is not there")
         if hook.form not in self.forms:  # what spoke this form is not installed any more; it may come back
             return Posted(None, f"nobody here speaks the form {hook.form!r}")
-        return await self._send(self.forms[hook.form](hook, delivery, event, self._clock.now()))
+        post = self.forms[hook.form](hook, delivery, event, self._clock.now())
+        return await self._send(post) if post is not None else None
 
     async def _find(self, owner: str, hook_id: str) -> Webhook:
         hook = await self._store.read(rows.by_id, hook_id) if ids.is_id(ids.WEBHOOK, hook_id) else None

@@ -70,6 +70,8 @@ def test_a_receiver_hears_in_their_words_with_their_signature(
     assert (made["name"], made["enabled"], made["events"]) == ("mine", True, KINDS)
     assert SECRET not in json.dumps([made, ask("GET"), ask("GET", f"/{made['id']}")])
     sandbox = server.request("POST", "/v2/sandboxes", json={"templateID": "base", "timeout": 60}).json()["sandboxID"]
+    server.request("POST", f"/sandboxes/{sandbox}/pause", json={})
+    server.request("POST", f"/sandboxes/{sandbox}/connect", json={"timeout": 60})  # of which nobody wants to hear
     server.request("DELETE", f"/sandboxes/{sandbox}")
     wait_until(lambda: len(receiver.got) >= 2, 20)
     told = sorted((json.loads(body)["type"], json.loads(body)["sandboxId"]) for _, body in receiver.got)
@@ -77,6 +79,7 @@ def test_a_receiver_hears_in_their_words_with_their_signature(
     for headers, body in receiver.got:
         digest = hashlib.sha256(SECRET.encode() + body).digest()
         assert headers["e2b-signature"] == base64.b64encode(digest).decode().rstrip("=")
+        assert (json.loads(body)["sandboxTemplateId"], json.loads(body)["sandboxTeamId"]) == ("base", "default")
         assert (headers["e2b-webhook-id"], headers["e2b-signature-version"]) == (made["id"], "v1")
     assert len({headers["e2b-delivery-id"] for headers, _ in receiver.got}) == 2
 

@@ -181,6 +181,11 @@ def settle(connection: Connection, delivery: Delivery) -> None:
     )
 
 
+def drop(connection: Connection, delivery: Delivery) -> None:
+    """Forget one that its webhook does not want."""
+    connection.execute(delete(webhook_deliveries).where(webhook_deliveries.c.id == delivery.id))
+
+
 def deliveries(connection: Connection, hook_id: str, items_max: int) -> list[Delivery]:
     """The newest deliveries of a webhook, newest first."""
     column = webhook_deliveries.c

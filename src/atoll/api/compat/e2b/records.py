@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,18 +13,22 @@ from atoll.control.events import EventFilter
 from atoll.model import limits
 from atoll.model.errors import InvalidArgument
 from atoll.model.event import Event
+from atoll.model.lifecycle import Trigger
 
 _ITEMS_MAX: Final = 100
 _ANY: Final = "sandbox.*"
 _LEVELS: Final = ("debug", "info", "warn", "error")
-KINDS: Final[Mapping[str, str]] = {
-    "sandbox.creating": "sandbox.lifecycle.created",
-    "sandbox.paused": "sandbox.lifecycle.paused",
-    "sandbox.resuming": "sandbox.lifecycle.resumed",
-    "sandbox.deadline": "sandbox.lifecycle.updated",
-    "sandbox.killed": "sandbox.lifecycle.killed",
-    "sandbox.failed": "sandbox.lifecycle.killed",
+_CREATED: Final = "sandbox.lifecycle.created"
+_RESUMED: Final = "sandbox.lifecycle.resumed"
+# Which of our actions tell of which of E2B's kinds. One that runs was created or woken: its trigger says which.
+ACTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    _CREATED: ("sandbox.running",),
+    "sandbox.lifecycle.paused": ("sandbox.paused",),
+    _RESUMED: ("sandbox.running",),
+    "sandbox.lifecycle.updated": ("sandbox.deadline",),
+    "sandbox.lifecycle.killed": ("sandbox.killed", "sandbox.failed"),
 }
+_BY_TRIGGER: Final = {Trigger.STARTED.value: _CREATED, Trigger.RESUMED.value: _RESUMED}
 
 
 def log_entry(event: Event) -> dict[str, Any]:
@@ -41,10 +45,22 @@ def log_line(event: Event) -> dict[str, Any]:
     return {"timestamp": entry["timestamp"], "line": json.dumps(words)}
 
 
+def kind_of(event: Event) -> str:
+    """E2B's kind of an event; nothing if it has none, as a create that failed: with E2B there was no sandbox."""
+    if event.action == "sandbox.running":
+        return _BY_TRIGGER.get(event.detail.get("trigger", ""), "")
+    if event.action == "sandbox.paused" and event.detail.get("trigger") != Trigger.PAUSED.value:
+        return ""
+    if event.action == "sandbox.failed" and event.detail.get("trigger") == Trigger.START_FAILED.value:
+        return ""
+    return next((kind for kind, actions in ACTIONS.items() if event.action in actions), "")
+
+
 def lifecycle_event(event: Event) -> dict[str, Any] | None:
-    kind = KINDS.get(event.action)
-    if kind is None:
+    kind = kind_of(event)
+    if not kind:
         return None
+    template = event.detail.get("template", "")
     return {
         "version": "v2",
         "id": str(event.number),
@@ -52,7 +68,9 @@ def lifecycle_event(event: Event) -> dict[str, Any] | None:
         "timestamp": shapes.moment(event.at),
         "sandboxId": event.target,
         "sandboxExecutionId": event.target,
-        "sandboxTemplateId": event.detail.get("template", ""),
+        "sandboxTemplateId": template,
+        "sandboxBuildId": shapes.build_id(template),
+        "sandboxTeamId": event.owner,
         "eventData": dict(event.detail),
     }
 
@@ -116,18 +134,24 @@ async def events(ask: Ask) -> None:
         raise InvalidArgument(f"a list ends after {limits.EVENT_PAGE_MAX} events", code="invalid_query")
     target = await _target(ask) if "sandbox" in ask.path else None
     oldest = ask.query.get("orderAsc") == "true"
-    wanted = EventFilter(ask.principal.owner, actions_of(ask.words("types")), target)
-    found = await _events(ask, wanted, first + limit, oldest=oldest)
-    told = [lifecycle_event(event) for event in (found if oldest else reversed(found))]
-    await ask.answer([event for event in told if event is not None][first:])
+    kinds = kinds_of(ask.words("types"))
+    wanted = EventFilter(ask.principal.owner, actions_of(kinds), target)
+    # What a type is shows only in the event itself, so the page is cut out of what there is.
+    found = await _events(ask, wanted, limits.EVENT_PAGE_MAX, oldest=oldest)
+    told = [lifecycle_event(event) for event in (found if oldest else reversed(found)) if kind_of(event) in kinds]
+    await ask.answer(told[first : first + limit])
 
 
-def actions_of(types: list[str]) -> tuple[str, ...]:
-    """Our actions for E2B's types, of which a query names some; without any, all that have a type; pure."""
-    wanted = set(types)
-    if wanted - set(KINDS.values()):
-        raise InvalidArgument(f"types are some of: {', '.join(dict.fromkeys(KINDS.values()))}", code="invalid_query")
-    return tuple(action for action, kind in KINDS.items() if kind in wanted or not wanted)
+def kinds_of(types: list[str]) -> list[str]:
+    """E2B's types that a query names; without any, all that there are; pure."""
+    if set(types) - ACTIONS.keys():
+        raise InvalidArgument(f"types are some of: {', '.join(ACTIONS)}", code="invalid_query")
+    return types or list(ACTIONS)
+
+
+def actions_of(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Our actions that tell of these kinds, each once; pure."""
+    return tuple(dict.fromkeys(action for kind in kinds for action in ACTIONS[kind]))
 
 
 OPERATIONS: Final = (

@@ -239,7 +239,7 @@ def template(known: Template, resources: Resources) -> dict[str, Any]:
     """A template of ours with the fields that E2B's list has. When it was made is not on record."""
     return {
         "templateID": known.name,
-        "buildID": build_id(known),
+        "buildID": build_id(known.name),
         "cpuCount": max(1, round(resources.cpu)),
         "memoryMB": resources.memory_bytes // _MIB,
         "diskSizeMB": resources.disk_bytes // _MIB,
@@ -257,9 +257,9 @@ def template(known: Template, resources: Resources) -> dict[str, Any]:
     }
 
 
-def build_id(known: Template) -> str:
-    """E2B wants a UUID for what a template was built from; ours is a hash."""
-    return str(uuid5(NAMESPACE_OID, known.key))
+def build_id(template: str) -> str:
+    """E2B wants a UUID for the build of a template, or of a snapshot: each has the one that it is."""
+    return str(uuid5(NAMESPACE_OID, template))
 
 
 def aliases(name: str) -> list[str]:

@@ -39,12 +39,10 @@ class WebhookChange(msgspec.Struct, rename="camel"):
 
 
 def actions_of(kinds: list[str]) -> tuple[str, ...]:
-    """Our actions for E2B's types; pure."""
-    unknown = set(kinds) - set(records.KINDS.values())
-    if unknown or not kinds:
-        known = ", ".join(dict.fromkeys(records.KINDS.values()))
-        raise InvalidArgument(f"events are some of: {known}", code="invalid_body")
-    return tuple(action for action, kind in records.KINDS.items() if kind in kinds)
+    """Our actions for E2B's kinds, and the kinds themselves: one action may tell of several; pure."""
+    if set(kinds) - records.ACTIONS.keys() or not kinds:
+        raise InvalidArgument(f"events are some of: {', '.join(records.ACTIONS)}", code="invalid_body")
+    return (*records.actions_of(kinds), *dict.fromkeys(kinds))
 
 
 def shape(hook: Webhook) -> dict[str, Any]:
@@ -55,14 +53,16 @@ def shape(hook: Webhook) -> dict[str, Any]:
         "name": hook.name,
         "url": hook.url,
         "enabled": hook.enabled,
-        "events": list(dict.fromkeys(records.KINDS[action] for action in hook.actions)),
+        "events": [action for action in hook.actions if action in records.ACTIONS],
         "createdAt": shapes.moment(hook.created_at),
     }
 
 
-def post_of(hook: Webhook, delivery: Delivery, event: Event, now: datetime) -> Post:  # noqa: ARG001 - as all forms
-    """What is sent: the event, and a hash of the secret and the body."""
-    body = codec.encode(records.lifecycle_event(event) or {"type": event.action})
+def post_of(hook: Webhook, delivery: Delivery, event: Event, now: datetime) -> Post | None:  # noqa: ARG001 - as all
+    """What is sent: the event, and a hash of the secret and the body. Nothing, if its kind was not asked for."""
+    if records.kind_of(event) not in hook.actions:
+        return None
+    body = codec.encode(records.lifecycle_event(event))
     digest = hashlib.sha256(hook.secret.encode("ascii") + body).digest()
     headers: Mapping[str, str] = {
         "content-type": "application/json",

@@ -307,7 +307,11 @@ async def test_what_happened_is_told_after_the_end_in_pages(front: Front) -> Non
         "sandbox.lifecycle.killed",
         "sandbox.lifecycle.created",
     ]
-    assert len(await ask("/events/sandboxes")) == 3
+    everything = await ask("/events/sandboxes")
+    assert len(everything) == 3
+    builds = {event["sandboxBuildId"] for event in everything}
+    assert builds == {(await ask("/templates/base"))["buildID"]}
+    assert {(event["sandboxTemplateId"], event["sandboxTeamId"]) for event in everything} == {("base", "default")}
     wanted = "types=sandbox.lifecycle.created&types=sandbox.lifecycle.paused"
     first, second = await ask(f"/events/sandboxes?{wanted}&orderAsc=true")
     assert (first["sandboxId"], second["type"]) == (made["sandboxID"], "sandbox.lifecycle.created")
