@@ -8,6 +8,7 @@ import shlex
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -22,7 +23,28 @@ LOCAL = "localhost"
 _SHIMS = Path(__file__).parent / "localnames"
 
 
-@click.group()
+GROUP = "atoll.env"
+"""The entry points of commands for façades that are installed beside ours."""
+
+
+class Vendors(click.Group):
+    """The commands of ours, and those that façades of others bring."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *(entry.name for entry in metadata.entry_points(group=GROUP))})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            return found
+        for entry in metadata.entry_points(group=GROUP, name=cmd_name):
+            command = entry.load()
+            assert isinstance(command, click.Command), f"the entry point {entry.name} of {GROUP} is no command"
+            return command
+        return None
+
+
+@click.group(cls=Vendors)
 def env() -> None:
     """Print the variables that send another vendor's SDK here: eval "$(atoll env e2b)"."""
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from atoll.cli import env
 from atoll.client._config import Config
@@ -50,3 +53,19 @@ def test_the_servers_ca_is_trusted_beside_the_others(tmp_path: Path) -> None:
     bundle = Path(str(values["SSL_CERT_FILE"])).read_text()
     assert bundle.endswith(ca.read_text())
     assert values["NODE_EXTRA_CA_CERTS"] == str(ca)
+
+
+def test_a_facade_of_others_brings_its_own_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an entry point, as the façade itself; ours cannot be taken away by one of the same name."""
+    command = click.Command("mine", callback=lambda: click.echo("export MINE=1"))
+    points = EntryPoints(
+        [EntryPoint("mine", f"{__name__}:brought", env.GROUP), EntryPoint("e2b", "nowhere:at_all", env.GROUP)]
+    )
+    monkeypatch.setattr(env.metadata, "entry_points", points.select)
+    monkeypatch.setitem(globals(), "brought", command)
+    run = CliRunner()
+    assert run.invoke(env.env, ["mine"]).output == "export MINE=1\n"
+    assert run.invoke(env.env, ["nothing"]).exit_code == 2
+    shown = run.invoke(env.env, ["--help"]).output
+    assert "mine" in shown
+    assert "E2B's SDKs" in shown
