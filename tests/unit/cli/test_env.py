@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_a_facade_of_others_brings_its_own_command(monkeypatch: pytest.MonkeyPat
     points = EntryPoints(
         [EntryPoint("mine", f"{__name__}:brought", env.GROUP), EntryPoint("e2b", "nowhere:at_all", env.GROUP)]
     )
-    monkeypatch.setattr(env.metadata, "entry_points", points.select)
+    monkeypatch.setattr(importlib.metadata, "entry_points", points.select)
     monkeypatch.setitem(globals(), "brought", command)
     run = CliRunner()
     assert run.invoke(env.env, ["mine"]).output == "export MINE=1\n"

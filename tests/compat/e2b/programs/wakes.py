@@ -53,12 +53,13 @@ def case_code_wakes_a_sandbox() -> None:
 def case_files_and_commands_wake_a_sandbox() -> None:
     sandbox = Sandbox.create("base", timeout=60, lifecycle=WAKES)
     sandbox.files.write("f", "1")
-    for call in (
+    calls: list[Any] = [
         lambda: sandbox.files.read("f"),
         lambda: sandbox.files.list("/home/user"),
         lambda: sandbox.files.write("g", "2"),
         lambda: sandbox.commands.run("true"),
-    ):
+    ]
+    for call in calls:
         _asleep(sandbox)
         call()
         _awake(sandbox, 60)
