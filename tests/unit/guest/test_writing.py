@@ -12,6 +12,9 @@ import pytest
 
 from atoll.guest import writing
 from atoll.guest.failure import Disconnected, refusal
+from atoll.guest.users import User
+
+ROOT = User("root", 0, 0, (0,), "/root", "/bin/sh")
 
 
 @pytest.fixture(params=["folder", "owner"])
@@ -36,10 +39,10 @@ def fixed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_it_is_written_in_place(fixed: Path) -> None:
     inode = fixed.stat().st_ino
-    writing.store(str(fixed), {"mode": 0o640}, [b"new ", b"bytes"])
+    writing.store(str(fixed), {"mode": 0o640}, [b"new ", b"bytes"], ROOT)
     assert fixed.read_bytes() == b"new bytes"
     assert (fixed.stat().st_ino, fixed.stat().st_mode & 0o777) == (inode, 0o640)
-    writing.store(str(fixed), {"append": True}, [b" more"])
+    writing.store(str(fixed), {"append": True}, [b" more"], ROOT)
     assert fixed.read_bytes() == b"new bytes more"
     assert os.listdir(fixed.parent) == ["file"]
 
@@ -51,7 +54,7 @@ def test_a_client_that_leaves_changes_nothing(fixed: Path, append: bool) -> None
         raise Disconnected("gone")
 
     with pytest.raises(Disconnected):
-        writing.store(str(fixed), {"append": append}, half())
+        writing.store(str(fixed), {"append": append}, half(), ROOT)
     assert fixed.read_bytes() == b"old and longer"
     assert os.listdir(fixed.parent) == ["file"]
 
@@ -63,7 +66,7 @@ def test_a_full_disk_changes_nothing(fixed: Path, append: bool, monkeypatch: pyt
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OSError, match="No space") as caught:
-        writing.store(str(fixed), {"append": append}, [b"new"])
+        writing.store(str(fixed), {"append": append}, [b"new"], ROOT)
     assert refusal(caught.value).code == "disk_full"
     assert fixed.read_bytes() == b"old and longer"
 
