@@ -190,6 +190,29 @@ async def test_a_database_with_data_is_brought_forward(url: str) -> None:
         assert [(meter.sandbox_id, to_us(meter.at)) for meter in await store.read(usage.meters)] == [("sb1", 2000)]
 
 
+OLD_HOOKS = """
+INSERT INTO webhooks (id, owner, url, secret, actions, created_us, form) VALUES
+    ('wh1', 'me', 'https://x.test', 's', 'sandbox.creating sandbox.killed sandbox.failed', 1, 'e2b');
+INSERT INTO webhooks (id, owner, url, secret, actions, created_us, form) VALUES
+    ('wh2', 'me', 'https://x.test', 's', 'sandbox.creating', 1, 'atoll')"""
+
+
+async def test_webhooks_in_anothers_form_go_on_hearing_what_they_asked_for(url: str) -> None:
+    migrate(url, "0009", OLD_HOOKS)
+    async with Store.open(url) as store:
+        theirs, ours = [await store.read(webhooks.by_id, one) for one in ("wh1", "wh2")]
+        assert theirs is not None
+        assert ours is not None
+        assert set(theirs.actions) == {
+            "sandbox.running",
+            "sandbox.lifecycle.created",
+            "sandbox.killed",
+            "sandbox.failed",
+            "sandbox.lifecycle.killed",
+        }
+        assert ours.actions == ("sandbox.creating",)
+
+
 async def test_opening_again_changes_nothing(url: str) -> None:
     for _ in range(2):
         async with Store.open(url) as store:

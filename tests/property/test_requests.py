@@ -83,7 +83,7 @@ def test_any_head_of_http2_is_refused_or_names_the_site(drawn: list[tuple[bytes,
     gate.apply(NetworkOrder(compile_policy(Policy(allow=("good.test",), http=(RULE,)), {})))
     nobody: Any = None
     site = Site("good.test", ADDRESS, 443, tls=True, connect=nobody)
-    bridge = _Bridge(gate, Flow(ADDRESS, 443, nobody, 0.0), site, nobody, nobody)
+    bridge = _Bridge(gate, Flow(ADDRESS, 443, nobody, 0.0), site, nobody, nobody, nobody)
     loose = {"validate_outbound_headers": False, "normalize_outbound_headers": False, "header_encoding": None}
     client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, **loose))  # type: ignore[arg-type]
     client.initiate_connection()

@@ -76,6 +76,7 @@ class Ingress:
         self.tokens = SandboxTokens(self._secret, ledger)
         self._known: OrderedDict[tuple[str, int], tuple[float, PortAccess]] = OrderedDict()
         self._visits = Visits(log)
+        self._cut_keys: set[str] = set()
         self.awake: Awake = _stays_asleep
         """What wakes a sleeping sandbox for a caller who may go in; Conflict (not_running) if it may not wake."""
 
@@ -110,6 +111,7 @@ class Ingress:
 
     def cut_key(self, key_id: str) -> None:
         """A key was revoked: what its bearer has open ends, tunnels too."""
+        self._cut_keys.add(key_id)
         for visit in self._visits.by_key(key_id):
             visit.cut()
 
@@ -144,7 +146,9 @@ class Ingress:
         try:
             access = await self._access(knock.sandbox_id, knock.port)
             by, key_id = await self._right(knock, record.owner, access)
-            await self._check_running(record.sandbox)
+            if await self._check_running(record.sandbox):  # it was woken up, which may have taken long
+                access = await self._access(knock.sandbox_id, knock.port)
+                by, key_id = await self._right(knock, record.owner, access)
         except AtollError as error:
             self._visits.refused(record.owner, knock, error.code)
             raise
@@ -163,6 +167,8 @@ class Ingress:
 
     def visit(self, admission: Admission) -> AbstractContextManager[Visit]:
         """One of the connections that a sandbox, and the server, may have at a time."""
+        if admission.key_id in self._cut_keys:  # while it waited for its sandbox
+            raise Unauthenticated("the API key has been revoked", code="key_revoked")
         return self._visits.begin(admission)
 
     def stands_still(self, visit: Visit) -> bool:
@@ -183,12 +189,14 @@ class Ingress:
             record = await self._ledger.record(sandbox_id)
             raise (not_running(record.sandbox) if record else _no_sandbox(sandbox_id)) from None
 
-    async def _check_running(self, sandbox: Sandbox) -> None:
-        if sandbox.state is State.RUNNING:
-            return
-        if sandbox.state not in ASLEEP:
+    async def _check_running(self, sandbox: Sandbox) -> bool:
+        """Whether it had to be woken up for that."""
+        if sandbox.state is State.RUNNING and not self._ledger.in_standby(sandbox.id):
+            return False
+        if sandbox.state is not State.RUNNING and sandbox.state not in ASLEEP:
             raise not_running(sandbox)
         await self.awake(sandbox)  # also one that somebody is waking already: this waits for it
+        return True
 
     async def _right(self, knock: Knock, owner: str, access: PortAccess) -> tuple[str, str]:
         """By which right a caller may go through, and with which key if it is one."""

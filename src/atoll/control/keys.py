@@ -70,6 +70,8 @@ class Keys:
         """How often what was known had to be forgotten."""
         self._used: dict[str, datetime] = {}
         self._open: dict[str, set[anyio.CancelScope]] = {}
+        self._gone: set[str] = set()
+        """Keys that were revoked in the life of this server."""
         """What stays open, by key."""
         self.on_revoked: Callable[[str], None] = _nobody_listens
         """Told the id of each key that is revoked here: what it holds open must close."""
@@ -121,6 +123,7 @@ class Keys:
         """These keys open nothing any more, by the record."""
         self.forget()
         for key_id in key_ids:
+            self._gone.add(key_id)
             for scope in self._open.get(key_id, ()):
                 scope.cancel()
             self.on_revoked(key_id)
@@ -128,6 +131,8 @@ class Keys:
     @contextmanager
     def open_by(self, key_id: str) -> Iterator[None]:
         """Something that stays open for long, because of a key: Unauthenticated (key_revoked) ends it with the key."""
+        if key_id in self._gone:  # while it waited for its sandbox
+            raise _revoked()
         scope = anyio.CancelScope()
         self._open.setdefault(key_id, set()).add(scope)
         try:

@@ -45,6 +45,8 @@ class Ledger:
         self._metrics = metrics
         self._events = events
         self._live: dict[str, Record] = {}
+        self.freezing: set[str] = set()
+        """Those that may stand still on the node already, and are not on record as such yet."""
 
     async def add(
         self,
@@ -102,9 +104,9 @@ class Ledger:
         return await self._store.read(rows.count, wanted)
 
     def in_standby(self, sandbox_id: str) -> bool:
-        """From memory: for a look that is taken with every piece of a stream."""
+        """From memory: for a look that is taken with every piece of a stream. One that is just being put there is."""
         record = self._live.get(sandbox_id)
-        return record is not None and record.sandbox.state is State.STANDBY
+        return sandbox_id in self.freezing or (record is not None and record.sandbox.state is State.STANDBY)
 
     def live_ids(self) -> list[str]:
         """The ids of those that have not ended, from memory: for a look at all of them that must cost little."""

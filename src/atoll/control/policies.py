@@ -213,12 +213,18 @@ class Policies:
     async def _change(
         self, principal: Principal, sandbox: Sandbox, changed: Callable[[NetworkRecord], NetworkRecord]
     ) -> NetworkRecord:
-        """Make of what is on record something else, in its turn. What could not be enforced is not written."""
+        """Make of what is on record something else, in its turn. What could not be enforced is not written.
+
+        It is in force then. That the inside could not be told, which its owner may bring about, undoes nothing of it.
+        """
         async with self._changing.turn(sandbox.id):
             record = changed(await self._record(principal, sandbox))
             compile_policy(record.policy, self._lists)
             await self._put(record)
-        await self._tell(sandbox.id)
+        try:
+            await self._tell(sandbox.id)
+        except AtollError as error:
+            log.warning("network_not_told", sandbox_id=sandbox.id, error=repr(error))
         return record
 
     async def _put(self, record: NetworkRecord) -> None:

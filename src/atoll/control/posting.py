@@ -6,6 +6,7 @@ that answers differently a moment later changes nothing. Redirects are not follo
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import socket
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import anyio
+import anyio.to_thread
 import httpx2
 
 from atoll.model import limits
@@ -41,6 +43,8 @@ class Poster:
 
     def __init__(self, *, private_allowed: bool) -> None:
         self._private_allowed = private_allowed
+        # Threads of their own: those of the loop are few, and names that are slow to find would take them all.
+        self._finding = anyio.CapacityLimiter(limits.WEBHOOKS_AT_ONCE_MAX)
 
     async def send(self, post: Post) -> Posted:
         try:
@@ -50,12 +54,18 @@ class Poster:
             return Posted(None, f"no answer within {limits.WEBHOOK_S_MAX:g} s")
         except (httpx2.HTTPError, OSError, UnicodeError) as error:
             return Posted(None, f"{type(error).__name__}: {error}")
+        except (httpx2.InvalidURL, ValueError) as error:  # an address that is none, whoever looks at it
+            return Posted(None, f"{type(error).__name__}: {error}", final=True)
 
     async def _send(self, post: Post) -> Posted:
         parts = urlsplit(post.url)
         host = parts.hostname or ""
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await anyio.to_thread.run_sync(
+            functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM),
+            limiter=self._finding,
+            abandon_on_cancel=True,
+        )
         addresses = [str(entry[4][0]) for entry in found]
         if not self._private_allowed and not all(is_public(address) for address in addresses):
             return Posted(None, "the address is private, and the operator does not allow those", final=True)

@@ -22,7 +22,7 @@ from atoll.control.exclusive import Exclusive
 from atoll.control.ledger import Ledger
 from atoll.control.reconcile import Note, settled
 from atoll.control.sandboxes import not_running
-from atoll.control.usage import Metering
+from atoll.control.usage import Metering, Reading
 from atoll.model import limits
 from atoll.model.errors import AtollError, InvalidArgument, LimitExceeded, NotFound, Unavailable
 from atoll.model.lifecycle import SLEEPING, SleepReason, State, Trigger
@@ -54,7 +54,7 @@ class States:
         self.exclusive = Exclusive()
         self._dozing: set[tuple[str, SleepReason]] = set()
         """Those that are being put to sleep, or will be again in a while, and why."""
-        self._unsettled: set[str] = set()
+        self._unsettled: dict[str, datetime] = {}
         """Those whose record is behind, because the database could not be written to."""
         self._more_unsettled = anyio.Event()
 
@@ -68,13 +68,17 @@ class States:
     async def _freeze(self, sandbox: Sandbox, by: Principal | None, why: SleepReason = SleepReason.ASKED) -> Sandbox:
         if sandbox.state is not State.RUNNING:
             raise not_running(sandbox)
-        with anyio.CancelScope(shield=True):
-            await self._node.sandbox_standby(sandbox.id)
-            try:
-                sandbox = await self._advance(sandbox, Trigger.FROZEN, by=by, sleep=why)
-            except BaseException:
-                await self._node.sandbox_wake(sandbox.id)  # on record it runs, and so it must
-                raise
+        self._ledger.freezing.add(sandbox.id)
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._node.sandbox_standby(sandbox.id)
+                try:
+                    sandbox = await self._advance(sandbox, Trigger.FROZEN, by=by, sleep=why)
+                except BaseException:
+                    await self._node.sandbox_wake(sandbox.id)  # on record it runs, and so it must
+                    raise
+        finally:
+            self._ledger.freezing.discard(sandbox.id)
         return sandbox
 
     async def pause(self, principal: Principal, reference: str, *, memory: bool = True) -> Sandbox:
@@ -267,7 +271,7 @@ class States:
         try:
             return await self._advance(sandbox, trigger, lasts=lasts, by=by, sleep=sleep)
         except Unavailable:
-            self._unsettled.add(sandbox.id)
+            self._unsettled[sandbox.id] = self._clock.now()
             self._more_unsettled.set()
             raise
 
@@ -286,7 +290,7 @@ class States:
         for sandbox_id in sorted(self._unsettled):
             async with self.exclusive.turn(sandbox_id):
                 await self._settle(sandbox_id)
-            self._unsettled.discard(sandbox_id)
+            self._unsettled.pop(sandbox_id, None)
         await self._more_unsettled.wait()
 
     async def _settle(self, sandbox_id: str) -> None:
@@ -297,7 +301,10 @@ class States:
         paused = sandbox_id in self._node.paused_ids()
         for note in settled(sandbox.state, sandbox_id in self._node.sandbox_ids(), paused):
             woken = note.trigger is Trigger.RESUMED
-            sandbox = await self._advance(sandbox, note.trigger, lasts=_lasts(sandbox, None) if woken else None)
+            # It has used nothing since it was paused, however late that is written down.
+            used = Reading(None, self._unsettled[sandbox_id]) if note.trigger is Trigger.PAUSED else None
+            lasts = _lasts(sandbox, None) if woken else None
+            sandbox = await self._advance(sandbox, note.trigger, lasts=lasts, reading=used)
         self._note_running(sandbox)
 
     def _note_running(self, sandbox: Sandbox) -> None:
@@ -314,12 +321,14 @@ class States:
         lasts: timedelta | None = None,
         by: Principal | None = None,
         sleep: SleepReason | None = None,
+        reading: Reading | None = None,
     ) -> Sandbox:
         deadline_at: datetime | None = None
         if lasts is not None:
             await self._metering.jumps.settle()
             deadline_at = self._clock.now() + lasts
-        known = await self._ledger.advance(sandbox.id, Note(trigger, sleep=sleep), deadline_at=deadline_at, by=by)
+        note = Note(trigger, sleep=sleep)
+        known = await self._ledger.advance(sandbox.id, note, deadline_at=deadline_at, by=by, reading=reading)
         if known is None:
             raise NotFound("the sandbox is not on record any more", code="sandbox_not_found")
         return known

@@ -40,7 +40,7 @@ from atoll.control.store.webhooks import Delivery as Delivery
 from atoll.control.store.webhooks import Webhook as Webhook
 from atoll.control.vault import Vault
 from atoll.model import ids, limits
-from atoll.model.errors import Internal, InvalidArgument, LimitExceeded, NotFound
+from atoll.model.errors import Internal, InvalidArgument, LimitExceeded, NotFound, Unavailable
 from atoll.model.event import Event
 from atoll.model.text import cleaned, is_text
 from atoll.telemetry import Metrics
@@ -209,7 +209,12 @@ class Webhooks:
     async def _deliver(self, delivery: Delivery) -> None:
         """Attempt one that was claimed. What goes wrong here is tried again when the claim is over."""
         try:
-            posted = await self._attempt(delivery)
+            try:
+                posted = await self._attempt(delivery)
+            except Unavailable:  # of the database: it was no attempt
+                raise
+            except Exception as error:  # whatever it is, it counts as one, or it would be tried for ever
+                posted = Posted(None, repr(error))
             if posted is None:
                 await self._store.write(rows.drop, delivery)
                 return

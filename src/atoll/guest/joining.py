@@ -25,8 +25,9 @@ def join(user: User, params: Params, channel: Channel) -> None:
     for source in sources:  # of what is missing nothing is done
         os.close(open_regular(source)[0])
     name = store(target, {}, _content(sources), user)
+    joined = os.path.realpath(name)
     for source in sources:
-        if os.path.realpath(source) != name:
+        if os.path.realpath(source) != joined:
             with suppress(FileNotFoundError):  # it was named twice
                 os.unlink(source)
     channel.send_ok(describe(name, os.stat(name)))

@@ -210,7 +210,8 @@ def _check_room(name: str, place: str, size: int) -> None:
     try:
         end = os.fstat(fd).st_size
         os.posix_fallocate(fd, end, size)
-        os.ftruncate(fd, end)
+        if os.fstat(fd).st_size == end + size:  # else somebody has added to it meanwhile
+            os.ftruncate(fd, end)
     finally:
         os.close(fd)
 

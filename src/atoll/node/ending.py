@@ -44,6 +44,7 @@ def not_ready(exited: bool, said: str) -> AtollError:
 async def demolish(host: Host, entry: Entry) -> None:
     """Remove every trace of a box, in the order in which one thing holds another; idempotent. The entry goes last."""
     folder = host.names.box_folder(entry.box_id)
+    host.cgroups.give_way(host.names.cgroup(entry.box_id), False)  # a server that was killed may have left it so
     if folder.exists():
         await host.driver.discard(entry.box_id, folder)
     await asyncio.to_thread(host.cgroups.remove, host.names.cgroup(entry.box_id))

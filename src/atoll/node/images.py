@@ -30,7 +30,7 @@ from pathlib import Path
 import structlog
 
 from atoll.model import ids, limits
-from atoll.model.errors import AtollError, Conflict, NotFound
+from atoll.model.errors import AtollError, Conflict, NotFound, Unavailable
 from atoll.node.disks import btrfs
 from atoll.node.disks.pool import Pool, meaning, pool_full
 from atoll.node.imagekey import ImageKey
@@ -190,9 +190,12 @@ class Images:
         The memory's files never change, so they are shared.
         """
         folder = self.begin(image_id)
+        sealed = self._is_sealed(image)
         try:
             for name in image.files:
                 os.link(self.memory_path(image.id) / name, folder / name)
+            if sealed and image.files:
+                self.seal(image)  # that there is another link is no change to what was written
             self.disk_take(image_id, self.disk_path(image.id))
         except BaseException:
             self.remove(image_id)
@@ -261,8 +264,10 @@ class Images:
             image = _read(path)
         except FileNotFoundError:
             raise NotFound("there is no such image", code="image_not_found") from None
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (IsADirectoryError, NotADirectoryError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise Conflict("the image's manifest is damaged", code="image_damaged", detail=repr(error)) from None
+        except OSError as error:  # out of descriptors, say: that says nothing of the image
+            raise Unavailable("the image cannot be read now", code="disk_failed", detail=repr(error)) from None
         with contextlib.suppress(OSError):
             self.settle(image_id)
         if image.format != FORMAT or not self.disk_path(image_id).is_dir():
@@ -279,15 +284,20 @@ class Images:
     def _disk_mark(self, image_id: str) -> str:
         try:
             return btrfs.content_mark(self.disk_path(image_id))
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return "none"
+        except OSError as error:
+            raise Unavailable("the image cannot be read now", code="disk_failed", detail=repr(error)) from None
 
     def sleeper(self, image_id: str) -> str:
-        """Which sandbox sleeps in an image, as far as anything of it still says so, else nothing."""
+        """Which sandbox sleeps in an image, as far as anything of it still says so, else nothing.
+
+        OSError where that cannot be seen now, which is no reason to take the sandbox for lost.
+        """
         folder = self.memory_path(image_id)
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError, ValueError, TypeError, KeyError, AttributeError):
             return _read(folder / "manifest.json").sandbox_id
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(FileNotFoundError, ValueError):
             name = (folder / _SLEEPER).read_text()
             return name if ids.is_id(ids.SANDBOX, name) else ""
         return ""
@@ -300,6 +310,8 @@ class Images:
         """Every file is there and is what was written. It is read once in the life of a server, whoever asks, and again
         whenever somebody has touched it.
         """
+        if not image.files:
+            return
         with self._looking.setdefault(image.id, threading.Lock()):
             if not self._is_sealed(image):
                 before: Marks = {}

@@ -324,10 +324,12 @@ class Instance:
 
     async def _release(self, image_id: str) -> None:
         """After a capture that came to nothing: first there is room again, then it goes on, which needs some."""
-        await asyncio.to_thread(self._host.images.remove, image_id)
-        if self.entry.held and not self.ending:
-            with contextlib.suppress(AtollError):
-                await self._go_on()
+        try:
+            await asyncio.to_thread(self._host.images.remove, image_id)
+        finally:
+            if self.entry.held and not self.ending:
+                with contextlib.suppress(AtollError):
+                    await self._go_on()
 
     async def _describe(
         self, image_id: str, take: MemoryTake | None, *, sandbox_id: str = "", passing: bool = False

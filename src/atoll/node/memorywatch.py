@@ -122,7 +122,7 @@ class MemoryWatch:
             watched.close()
 
     async def run(self) -> None:
-        """Look at all of them, again and again; when it ends, every guard looks itself."""
+        """Look at all of them, again and again; when it ends, every guard looks itself, until it runs again."""
         try:
             async with anyio.create_task_group() as tasks:
                 while True:
@@ -131,7 +131,7 @@ class MemoryWatch:
                     self._look(tasks)
         finally:
             for watched in list(self._all):
-                self.remove(watched)
+                watched.stir()
 
     def _look(self, tasks: TaskGroup) -> None:
         now_s = time.monotonic()

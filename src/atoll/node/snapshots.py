@@ -274,14 +274,10 @@ class Snapshots:
         return await Instance.prepare(self._host, entry, disk, steps)
 
     async def _identify(self, instance: Instance, env: Mapping[str, str], steps: Steps) -> None:
-        try:
+        async with instance.kept_or_demolished(), instance.hung_up_if_it_dies():
             await instance.become(instance.entry, env)
             await instance.attach_volumes()
             steps.done("identity")
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await instance.demolish()
-            raise
 
     # --- sleep ---
 
@@ -357,14 +353,10 @@ class Snapshots:
         return instance
 
     async def _attach(self, instance: Instance) -> None:
-        try:
+        async with instance.kept_or_demolished(), instance.hung_up_if_it_dies():
             await instance.gate_open()
             await instance.network_tell()
             await instance.attach_volumes()
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await instance.demolish()
-            raise
 
     def woken(self, sandbox_id: str) -> str | None:
         """From here on it is not paused any more; the image that it slept in is the caller's to remove."""

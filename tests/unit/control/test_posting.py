@@ -97,3 +97,10 @@ async def test_a_receiver_that_hangs_is_not_waited_for(monkeypatch: pytest.Monke
             )
     assert posted.status is None
     assert not posted.final
+
+
+async def test_an_address_that_no_request_can_be_made_for_is_given_up() -> None:
+    """Else it would be tried for ever, and with it everything that its webhook is to hear."""
+    with anyio.fail_after(5):
+        posted = await Poster(private_allowed=True).send(Post("http://127.0.0.1/\x01", {}, b""))
+    assert (posted.status, posted.final) == (None, True)

@@ -69,6 +69,10 @@ def test_a_real_group_limits_and_ends_its_processes() -> None:
         for folder in Path("/sys/fs/cgroup").glob(f"*/{name}"):
             (folder / "cgroup.procs").write_text(str(child.pid))
         assert groups.pids(name) == [child.pid] or groups.version == 2
+        for yes in (True, False):  # the file is as old as Linux 5.15
+            groups.give_way(name, yes)
+            found = [file.read_text() for file in Path("/sys/fs/cgroup").glob(f"*/{name}/cpu.idle")]
+            assert found in ([], [f"{yes:d}\n"])
         groups.freeze(name)
         groups.remove(name)
         assert child.wait(5) == -9

@@ -62,7 +62,9 @@ class Gate:
             return
         with self._ingress.visit(admission) as visit:
             sock = await self._ingress.dial(target.sandbox_id, target.port)
-            passage = Passage(scope, receive, send, target, admission.access.host_for(target.port), visit)
+            passage = Passage(
+                scope, receive, send, target, admission.access.host_for(target.port), visit, self._ingress
+            )
             try:
                 await passage.run(Upstream(sock))
                 if passage.switched is not None:
@@ -84,6 +86,7 @@ class Passage:
     target: Target
     mask: str
     visit: Visit
+    ingress: Ingress
     switched: RawConnection | None = None
     """The caller's connection, once both sides have agreed to speak something else."""
     answering: bool = False
@@ -164,16 +167,25 @@ class Passage:
             if message["type"] == "http.disconnect":
                 return
             if message.get("body"):
+                await self._stir()
                 self.visit.bytes_in += len(message["body"])
                 await upstream.send_body(message["body"])
             more = message.get("more_body", False)
         await upstream.send_end()
         await self._wait_gone()
 
+    async def _stir(self) -> None:
+        """Before something goes in: the sandbox may have been put in standby since the request began."""
+        if self.ingress.stands_still(self.visit):
+            try:
+                await self.ingress.wake(self.visit)
+            except AtollError as error:
+                raise SendStopped(repr(error)) from error
+
     async def _from_caller(self) -> Message:
         """The next piece of the request. A caller who says nothing while all wait for it is taken for gone."""
         while True:
-            with anyio.move_on_after(limits.TRANSFER_STALL_S_MAX):
+            with anyio.move_on_after(limits.INGRESS_UPLOAD_PAUSE_S_MAX):
                 return await self.receive()
             if not self.answering:
                 self._abort()
@@ -209,7 +221,9 @@ class Passage:
         await self._to_caller({"type": "http.response.start", "status": answer.status_code, "headers": head})
         async for data in upstream.receive_body():
             self.visit.bytes_out += len(data)
-            await self._to_caller({"type": "http.response.body", "body": data, "more_body": True})
+            for start in range(0, len(data), limits.INGRESS_ANSWER_BYTES):
+                part = data[start : start + limits.INGRESS_ANSWER_BYTES]
+                await self._to_caller({"type": "http.response.body", "body": part, "more_body": True})
         await self._to_caller({"type": "http.response.body", "body": b""})
 
     async def _switch(self, answer: h11.InformationalResponse, head: heads.Head, upstream: Upstream) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, bindparam, delete, select
 
 from atoll.control.store import diskroom, events, policies, ports, quotas, sandboxes, usage
+from atoll.control.store.engine import take_time
 from atoll.control.store.moments import to_us
 from atoll.control.store.policies import NetworkRecord
 from atoll.control.store.prepared import Prepared, adding
@@ -81,6 +82,7 @@ def create(
 
 def forget(connection: Connection, before: datetime) -> int:
     """Remove keys of creates that are older."""
+    take_time(connection)
     return connection.execute(delete(idempotency).where(idempotency.c.created_us < to_us(before))).rowcount
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, delete, func, insert, or_, select
 
+from atoll.control.store.engine import take_time
 from atoll.control.store.moments import from_us, to_us
 from atoll.control.store.prepared import Prepared, adding
 from atoll.control.store.schema import events, webhook_deliveries, webhooks
@@ -91,6 +92,7 @@ def first_number(connection: Connection) -> int:
 
 def forget(connection: Connection, before: datetime) -> int:
     """Remove what is older; says how many."""
+    take_time(connection)
     return connection.execute(delete(events).where(events.c.at_us < to_us(before))).rowcount
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, MetaData, Table, Text, text
 
-NEWEST = "0009"  # the last of the migrations, which leads to these tables
+NEWEST = "0010"  # the last of the migrations, which leads to these tables
 
 metadata = MetaData()
 

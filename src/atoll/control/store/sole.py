@@ -84,8 +84,8 @@ class SoleUse:
 
 @contextmanager
 def held(url: str) -> Iterator[SoleUse | None]:
-    """A database for ourselves alone; nothing for that in the data directory, which has no address."""
-    if not url:
+    """A database for ourselves alone; nothing for that in a file, of which the data directory's lock is enough."""
+    if not url or url.startswith("sqlite:"):
         yield None
         return
     sole = SoleUse(url)

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
+from atoll.control.store.engine import take_time
 from atoll.control.store.moments import from_us, to_us
 from atoll.control.store.schema import webhook_deliveries, webhooks
 
@@ -195,6 +196,7 @@ def deliveries(connection: Connection, hook_id: str, items_max: int) -> list[Del
 
 def forget(connection: Connection, before: datetime) -> int:
     """Remove deliveries that were done with before some moment."""
+    take_time(connection)
     column = webhook_deliveries.c
     statement = delete(webhook_deliveries).where(
         column.state != DeliveryState.PENDING.value, column.updated_us < to_us(before)

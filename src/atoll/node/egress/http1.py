@@ -18,6 +18,7 @@ from atoll.model import limits
 from atoll.node.egress.channel import Channel
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.inject import Headers
+from atoll.node.egress.passage import Idleness, ended_when_idle
 from atoll.node.egress.relay import relay
 from atoll.node.egress.requests import STATUS, Asked, Site, authority, judge, words
 
@@ -47,8 +48,7 @@ class _Half:
                     await anyio.lowlevel.checkpoint()  # one read may be thousands of chunks of one byte
                 assert not isinstance(event, type) or event is h11.PAUSED
                 return event
-            with anyio.fail_after(limits.EGRESS_IDLE_S_MAX):
-                data = await self.channel.receive()
+            data = await self.channel.receive()
             await self._count(len(data))
             self.state.receive_data(data)
 
@@ -59,12 +59,18 @@ class _Half:
 
 
 async def serve(gate: Gate, flow: Flow, inside: Channel, site: Site) -> None:
-    """Serve the requests of one connection until it ends."""
+    """Serve the requests of one connection until it ends, or nothing moves on it any more."""
+    with ended_when_idle() as idleness:
+        await _serve(gate, flow, inside, site, idleness)
 
+
+async def _serve(gate: Gate, flow: Flow, inside: Channel, site: Site, idleness: Idleness) -> None:
     async def count_up(size_bytes: int) -> None:
+        idleness.moved()
         await gate.moved(flow, up=size_bytes)
 
     async def count_down(size_bytes: int) -> None:
+        idleness.moved()
         await gate.moved(flow, down=size_bytes)
 
     guest = _Half(inside, h11.SERVER, count_up)
@@ -82,6 +88,7 @@ async def serve(gate: Gate, flow: Flow, inside: Channel, site: Site) -> None:
             outside = outside or _Half(await site.connect(), h11.CLIENT, count_down)
             await _exchange(guest, outside, head)
             if outside.state.our_state is h11.SWITCHED_PROTOCOL:
+                idleness.stop()  # the relay has its own
                 await _switch(gate, flow, guest, outside)
                 return
             if guest.state.our_state is not h11.DONE or outside.state.their_state is not h11.DONE:

@@ -26,6 +26,7 @@ from atoll.model import limits
 from atoll.node.egress.channel import Channel
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.inject import Headers
+from atoll.node.egress.passage import Idleness, ended_when_idle
 from atoll.node.egress.requests import STATUS, Asked, Site, judge, words
 from atoll.wire.http2 import Purse
 
@@ -86,8 +87,11 @@ class _Side:
 class _Bridge:
     """Two ends of one connection, stream by stream."""
 
-    def __init__(self, gate: Gate, flow: Flow, site: Site, inside: Channel, outside: Channel) -> None:
+    def __init__(
+        self, gate: Gate, flow: Flow, site: Site, inside: Channel, outside: Channel, idleness: Idleness
+    ) -> None:
         self._gate = gate
+        self._idleness = idleness
         self._flow = flow
         self._site = site
         self._purse = Purse(time.monotonic())
@@ -97,10 +101,10 @@ class _Bridge:
     async def pump(self, source: _Side, target: _Side, count: Callable[[int], Awaitable[None]]) -> None:
         """Take what one end says until it has said all."""
         while True:
-            with anyio.fail_after(limits.EGRESS_IDLE_S_MAX):
-                data = await source.channel.receive()
+            data = await source.channel.receive()
             if not data:
                 return
+            self._idleness.moved()
             await count(len(data))
             for start in range(0, len(data), limits.EGRESS_PART_BYTES):
                 await self._hear(data[start : start + limits.EGRESS_PART_BYTES], source, target)
@@ -297,8 +301,12 @@ def _acknowledge(side: _Side, size_bytes: int, stream_id: int) -> None:
 
 
 async def serve(gate: Gate, flow: Flow, inside: Channel, outside: Channel, site: Site) -> None:
-    """Serve one connection until either end has said all."""
-    bridge = _Bridge(gate, flow, site, inside, outside)
+    """Serve one connection until either end has said all, or nothing moves on it any more."""
+    with ended_when_idle() as idleness:
+        await _serve(_Bridge(gate, flow, site, inside, outside, idleness), flow)
+
+
+async def _serve(bridge: _Bridge, flow: Flow) -> None:
     await bridge.guest.flush()
     await bridge.server.flush()
 

@@ -13,7 +13,10 @@ pieces small:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import anyio
 
 from atoll.model import limits
 from atoll.node.egress.buffer import Buffer
@@ -45,6 +48,17 @@ class Idleness:
             self._call()
         else:
             self._timer = self._loop.call_later(left_s, self._look)
+
+
+@contextmanager
+def ended_when_idle() -> Iterator[Idleness]:
+    """The block ends when nothing has moved for too long, in either direction; whatever it waits for."""
+    with anyio.CancelScope() as scope:
+        idleness = Idleness(scope.cancel)
+        try:
+            yield idleness
+        finally:
+            idleness.stop()
 
 
 class Passage:

@@ -7,6 +7,8 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import anyio
 import pytest
@@ -35,6 +37,7 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TRANSFER_STALL_S_MAX", STALL_S)
+    monkeypatch.setattr(limits, "INGRESS_UPLOAD_PAUSE_S_MAX", STALL_S)
 
 
 @dataclass
@@ -80,8 +83,9 @@ async def passing(caller: Caller) -> AsyncIterator[tuple[Passage, Upstream, sock
     }
     target = Target("sb1", 8000)
     visit = Visit(Admission(Knock("sb1", 8000), "me", PortAccess(), "public"))
+    ingress: Any = SimpleNamespace(stands_still=lambda _: False)
     with near, far:
-        yield Passage(scope, caller.receive, caller.send, target, "", visit), Upstream(near), far
+        yield Passage(scope, caller.receive, caller.send, target, "", visit, ingress), Upstream(near), far
 
 
 async def test_a_caller_who_stops_in_the_middle_of_a_body_is_given_up() -> None:

@@ -22,6 +22,7 @@ from atoll.model.policy import Policy, compile_policy
 from atoll.node.egress.channel import Plain
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.http2 import _Bridge, _Side
+from atoll.node.egress.passage import Idleness
 from atoll.node.egress.requests import Site
 from atoll.wire.network import NetworkOrder
 
@@ -130,7 +131,7 @@ async def stage() -> AsyncIterator[Stage]:
 
         site = Site("good.test", ADDRESS, 443, tls=True, connect=connect)
         flow = Flow(ADDRESS, 443, scope, 0.0)
-        bridge = _Bridge(gate, flow, site, Plain(inside), Plain(outside))
+        bridge = _Bridge(gate, flow, site, Plain(inside), Plain(outside), Idleness(lambda: None))
         stage = Stage(bridge, Peer(client, client=True), Peer(server, client=False), [])
 
         async def one(way: Callable[[], object]) -> None:

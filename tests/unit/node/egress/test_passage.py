@@ -19,7 +19,7 @@ from atoll.model.policy import Policy, compile_policy
 from atoll.node.egress.buffer import Buffer, Waiting
 from atoll.node.egress.channel import Plain
 from atoll.node.egress.gate import Flow, Gate
-from atoll.node.egress.passage import Passage
+from atoll.node.egress.passage import Passage, ended_when_idle
 from atoll.wire.network import NetworkOrder
 
 pytestmark = pytest.mark.anyio
@@ -242,6 +242,20 @@ async def test_a_bug_is_raised_where_the_connection_is_served(monkeypatch: pytes
         await ends(stage)
         assert [type(error) for error in stage.errors] == [ZeroDivisionError]
         assert await stage.hear(stage.server, 1) == b""
+
+
+async def test_what_is_looked_into_ends_too_when_nothing_moves_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload of an hour is silent in the other direction, and must not be cut for that."""
+    monkeypatch.setattr(limits, "EGRESS_IDLE_S_MAX", 0.2)
+    moves = 0
+    async with asyncio.timeout(5):
+        with ended_when_idle() as idleness:
+            for _ in range(4):
+                await asyncio.sleep(0.1)
+                idleness.moved()
+                moves += 1
+            await asyncio.Event().wait()
+    assert moves == 4
 
 
 async def test_a_connection_on_which_nothing_moves_ends(monkeypatch: pytest.MonkeyPatch) -> None:
