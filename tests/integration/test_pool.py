@@ -226,15 +226,16 @@ def test_a_burst_larger_than_the_pool_is_served(pooled: Server) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_example_of_a_hundred_snippets(pooled: Server) -> None:
+def test_the_example_of_many_snippets(pooled: Server) -> None:
+    """Fewer than the hundred of the bench: what is looked at is that each has its own sandbox and result."""
     fill(pooled)
     environment = {**os.environ, "ATOLL_URL": pooled.url, "ATOLL_API_KEY": pooled.key}
     example = Path(__file__).parents[2] / "examples/parallel_evaluate.py"
     done = subprocess.run(
-        [sys.executable, str(example)], env=environment, capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, str(example), "24"], env=environment, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith("100 snippets in ")
+    assert done.stdout.startswith("24 snippets in ")
     assert done.stdout.endswith(" 0 wrong\n")
     wait_until(lambda: not pooled.sandboxes(), 20, "each was thrown away")
 

@@ -17,7 +17,7 @@ from tests.compat.e2b import proxy
 from tests.compat.e2b.clients import WHOLE
 
 # The packages of the command line are large, and the SDKs use the same API. What is called shows only in all programs.
-collect_ignore = [] if WHOLE else ["test_cli.py", "test_driven.py"]
+collect_ignore = [] if WHOLE else ["test_cli.py", "test_driven.py", "test_unresponsive.py"]
 
 Environment = dict[str, str]
 

@@ -12,14 +12,10 @@ import pytest
 from atoll.node import cgroups
 from atoll.node.names import HostNames
 from atoll.testing.server import Server
-from tests.compat.e2b.clients import WHOLE, Client
+from tests.compat.e2b.clients import Client
 from tests.compat.e2b.conftest import environment_of
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.timeout(120),
-    pytest.mark.skipif(not WHOLE, reason="it waits for what does not answer"),
-]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
 PROGRAM = """
 import json, os, signal

@@ -141,8 +141,8 @@ async def test_a_pause_that_fails_counts_nothing_twice(world: Any) -> None:
     world.node.pause_errors = [OutOfSpace("full")]
     with pytest.raises(OutOfSpace):
         await world.control.states.pause(world.me, sandbox.id)
+    world.node.samples[sandbox.id] = Sample(cpu_s=12)  # before the clock moves: it is counted at once when it may run
     await world.clock.advance(5)
-    world.node.samples[sandbox.id] = Sample(cpu_s=12)
     total = await used(world)
     assert (total.wall_s, total.cpu_s) == (10, 12)
 
