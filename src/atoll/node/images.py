@@ -99,7 +99,7 @@ class Images:
         self._disks = pool.root / "snapshots"
         self._looking: dict[str, threading.Lock] = {}
         self._seals: dict[str, Marks] = {}
-        self._changing_places = threading.RLock()
+        self._changing_places: dict[str, threading.RLock] = {}
         self._removals = 0
         self._kept: dict[str, int] = {}
         """The memory that the largest file of an image is in, where that is not on the disk."""
@@ -164,7 +164,7 @@ class Images:
     @contextlib.contextmanager
     def _placing(self, image_id: str) -> Iterator[None]:
         """While two disks change places. What comes to nothing is put right, or by the next who looks for the image."""
-        with self._changing_places:
+        with self._turn(image_id):
             self.settle(image_id)
             try:
                 yield
@@ -204,11 +204,15 @@ class Images:
     def settle(self, image_id: str) -> None:
         """Where two disks were about to change places, see to it that one of them is in the place."""
         own, other = self.disk_path(image_id), self._stand_by(image_id)
-        with self._changing_places:
+        with self._turn(image_id):
             if other.exists() and own.exists():
                 btrfs.subvolume_delete(other)
             elif other.exists():
                 other.rename(own)
+
+    def _turn(self, image_id: str) -> threading.RLock:
+        """One at a time moves the disks of an image; for those of another nobody waits, for it may take long."""
+        return self._changing_places.setdefault(image_id, threading.RLock())
 
     def settle_all(self) -> None:
         """At a start, when nobody is at work on any of them."""
@@ -219,6 +223,7 @@ class Images:
         """From here on the image does not exist; what is left of it goes with `remove`."""
         (self.memory_path(image_id) / "manifest.json").unlink(missing_ok=True)
         self._looking.pop(image_id, None)
+        self._changing_places.pop(image_id, None)
         self._seals.pop(image_id, None)
 
     def _stand_by(self, image_id: str) -> Path:
@@ -258,19 +263,12 @@ class Images:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
     def find(self, image_id: str) -> Image:
-        """What the manifest says; NotFound if there is no such image, Conflict if it cannot be read."""
-        path = self.memory_path(image_id) / "manifest.json"
-        try:
-            image = _read(path)
-        except FileNotFoundError:
-            raise NotFound("there is no such image", code="image_not_found") from None
-        except (IsADirectoryError, NotADirectoryError, ValueError, TypeError, KeyError, AttributeError) as error:
-            raise Conflict("the image's manifest is damaged", code="image_damaged", detail=repr(error)) from None
-        except OSError as error:  # out of descriptors, say: that says nothing of the image
-            raise Unavailable("the image cannot be read now", code="disk_failed", detail=repr(error)) from None
-        with contextlib.suppress(OSError):
-            self.settle(image_id)
-        if image.format != FORMAT or not self.disk_path(image_id).is_dir():
+        """What the manifest says; NotFound if there is no such image, Conflict if it cannot be used.
+
+        It waits for nobody, unless the image's own disk is changing places at this moment.
+        """
+        image = self.described(image_id)
+        if image.format != FORMAT or not self._has_disk(image_id):
             raise Conflict("the image is of another version, or its disk is gone", code="image_damaged")
         if image.disk and image.disk != self._disk_mark(image_id):
             raise Conflict(
@@ -280,6 +278,24 @@ class Images:
                 detail=image_id,
             )
         return image
+
+    def described(self, image_id: str) -> Image:
+        """What the manifest says, whatever became of the disk; it waits for nobody at all."""
+        try:
+            return _read(self.memory_path(image_id) / "manifest.json")
+        except FileNotFoundError:
+            raise NotFound("there is no such image", code="image_not_found") from None
+        except (IsADirectoryError, NotADirectoryError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise Conflict("the image's manifest is damaged", code="image_damaged", detail=repr(error)) from None
+        except OSError as error:  # out of descriptors, say: that says nothing of the image
+            raise Unavailable("the image cannot be read now", code="disk_failed", detail=repr(error)) from None
+
+    def _has_disk(self, image_id: str) -> bool:
+        disk = self.disk_path(image_id)
+        if not disk.is_dir():
+            with contextlib.suppress(OSError):
+                self.settle(image_id)
+        return disk.is_dir()
 
     def _disk_mark(self, image_id: str) -> str:
         try:

@@ -303,7 +303,7 @@ class Snapshots:
     def paused_with_memory(self, sandbox_id: str) -> bool | None:
         """Whether a paused sandbox has its memory beside its disk; None if it is not, or cannot be read."""
         try:
-            return self._host.images.find(self.paused[sandbox_id]).has_memory
+            return self._host.images.described(self.paused[sandbox_id]).has_memory
         except (KeyError, AtollError):
             return None
 
@@ -332,10 +332,11 @@ class Snapshots:
         Until it answers it counts as paused.
         """
         try:
-            image = self._usable(self.paused[order.sandbox_id], memory=order.memory)
+            image_id = self.paused[order.sandbox_id]
         except KeyError:
             raise NotFound("there is no such paused sandbox here", code="sandbox_not_found") from None
-        await self._wait_kept(image.id)
+        await self._wait_kept(image_id)
+        image = self._usable(image_id, memory=order.memory)
         entry = self._entry(order, image)
         if image.has_memory:
             entry = replace(entry, token=image.token, env=image.env)

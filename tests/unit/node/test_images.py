@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from atoll.model import ids
 from atoll.model.errors import Conflict
+from atoll.node.disks import btrfs
 from atoll.node.disks.pool import Pool
 from atoll.node.images import Boot, Image, Images, restore_refusal
 from atoll.node.names import HostNames
@@ -120,3 +124,32 @@ def test_what_is_kept_in_memory_is_gone_with_its_image(written: tuple[Images, Im
     images.remove(image.id)
     assert not images.memory_path(image.id).exists()
     assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_look_at_an_image_waits_for_no_other_whose_disk_is_on_the_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is done on the event loop, for every create from a snapshot, and the kernel may take its time over a move."""
+    images = Images(HostNames.of(tmp_path), Pool(tmp_path, None))
+    sleeping = replace(IMAGE, files={}, sandbox_id=ids.mint(ids.SANDBOX, 0, bytes(16)))
+    for image_id in ("moving", "still"):
+        images.memory_path(image_id).mkdir()
+        images.disk_path(image_id).mkdir(parents=True)
+        images.finish(replace(sleeping, id=image_id))
+    begun, going_on = threading.Event(), threading.Event()
+
+    def quota_limit(*_: object) -> None:
+        begun.set()
+        assert going_on.wait(10)
+        raise OSError
+
+    monkeypatch.setattr(btrfs, "quota_limit", quota_limit)
+    with ThreadPoolExecutor() as threads:
+        moving = threads.submit(images.disk_keep, "moving", tmp_path / "box")
+        try:
+            assert begun.wait(10)
+            assert threads.submit(images.find, "still").result(5).id == "still"
+            assert threads.submit(images.described, "moving").result(5).id == "moving"
+        finally:
+            going_on.set()
+        assert isinstance(moving.exception(10), OSError)
