@@ -263,7 +263,7 @@ def test_who_opens_streams_only_to_drop_them_is_hung_up_on(server: Server, sandb
     assert server.request("GET", "/health").status_code == 200
 
 
-@pytest.mark.parametrize("flood", ["priorities", "pings", "strangers"])
+@pytest.mark.parametrize("flood", ["kinds", "priorities", "pings", "strangers"])
 def test_who_says_much_and_asks_for_nothing_is_hung_up_on(server: Server, ca: Path, flood: str) -> None:
     """Positive control: what an honest client says beside its requests, a hundred times over."""
     with Http2Client(server.url, ca) as client:

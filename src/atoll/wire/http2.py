@@ -1,13 +1,14 @@
-"""How long one end of HTTP/2 is listened to that says much and asks for nothing; pure.
+"""What one end of HTTP/2 may have us remember, and how long it is heard that says much and asks for nothing; pure.
 
 Priorities, pings, settings, windows, frames of no known kind and frames without bytes cost their sender ten bytes each,
 and a reader far more. Honest ends send some at the start, some beside each request and answer, and a few with time. So
 a connection has a purse: it is filled by heads and bytes that come or go, and slowly by time, and every word that
-carries nothing is paid from it.
+carries nothing is paid from it. Kinds of settings are kept for as long as the connection lasts, so there are few.
 """
 
 from __future__ import annotations
 
+import h2.connection
 import h2.events
 
 from atoll.model import limits
@@ -21,12 +22,19 @@ _MESSAGES = (
 _FREE = (h2.events.StreamEnded, h2.events.SettingsAcknowledged, h2.events.ConnectionTerminated)
 
 
+class State(h2.connection.H2Connection):
+    """The library's state, which remembers fewer streams that ended: it keeps them to know late frames by."""
+
+    MAX_CLOSED_STREAMS = limits.HTTP2_CLOSED_MAX
+
+
 class Purse:
     """That of one connection."""
 
     def __init__(self, now_s: float) -> None:
         self._left = float(limits.HTTP2_IDLE_FRAMES_MAX)
         self._filled_s = now_s
+        self._kinds: set[int] = set()
 
     def hear(self, event: h2.events.Event, now_s: float) -> bool:
         """Take one event into account; whether its sender is still listened to."""
@@ -35,10 +43,12 @@ class Purse:
         if isinstance(event, _MESSAGES) or (isinstance(event, h2.events.DataReceived) and event.data):
             self.spoke()
             return True
+        if isinstance(event, h2.events.RemoteSettingsChanged):
+            self._kinds |= event.changed_settings.keys()
         self._fill((now_s - self._filled_s) * limits.HTTP2_IDLE_FRAMES_PER_S)
         self._filled_s = now_s
         self._left -= 1
-        return self._left >= 0
+        return self._left >= 0 and len(self._kinds) <= limits.HTTP2_SETTINGS_MAX
 
     def spoke(self) -> None:
         """Something that matters was said, by them or by us; a window is opened for what we say."""

@@ -61,3 +61,16 @@ def test_what_was_saved_in_days_is_still_one_purse() -> None:
     purse = Purse(0.0)
     heard = [purse.hear(PRIORITY, 400_000.0) for _ in range(limits.HTTP2_IDLE_FRAMES_MAX + 1)]
     assert not heard[-1]
+
+
+def test_settings_of_ever_more_kinds_have_an_end() -> None:
+    """The control is the same kinds again and again."""
+    purse = Purse(0.0)
+
+    def changed(first: int) -> events.Event:
+        kinds = range(first, first + limits.HTTP2_SETTINGS_MAX // 2)
+        return events.RemoteSettingsChanged.from_settings({}, dict.fromkeys(kinds, 1))
+
+    assert all(purse.hear(changed(100), 0.0) for _ in range(10))
+    assert purse.hear(changed(1000), 0.0)
+    assert not purse.hear(changed(2000), 0.0)

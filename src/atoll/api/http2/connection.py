@@ -4,19 +4,20 @@
                                └────▶ refused: too many at once, or a head that no honest client sends
 
 Everything that a peer may pile up has a bound: heads, streams, bytes that wait (the windows), streams that are opened
-and given up again, words that carry nothing, and the time without any stream. A peer that does not read is not read
-from either. WebSockets and tunnels stay on HTTP/1.1, which clients choose for them.
+and given up again, words that carry nothing, settings, and the time without any stream. Of what one read brings a part
+is understood at a time, and others have their turn in between. A peer that does not read is not read from either.
+WebSockets and tunnels stay on HTTP/1.1, which clients choose for them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import h2.config
-import h2.connection
 import h2.errors
 import h2.events
 import h2.exceptions
@@ -30,7 +31,7 @@ from uvicorn.server import ServerState
 from atoll.api.http2.exchange import Exchange
 from atoll.api.http2.heads import BadHead, Head, request_head
 from atoll.model import limits
-from atoll.wire.http2 import Purse
+from atoll.wire.http2 import Purse, State
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +56,7 @@ class Http2Connection(asyncio.Protocol):
         self._server_state = server_state
         self._app_state = app_state
         self._loop = asyncio.get_running_loop()
-        self._state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding=None))
+        self._state = State(h2.config.H2Configuration(client_side=False, header_encoding=None))
         self._state.local_settings = h2.settings.Settings(client=False, initial_values=_SETTINGS)
         self._streams: dict[int, Exchange] = {}
         self._running = 0
@@ -66,6 +67,9 @@ class Http2Connection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._idle: asyncio.TimerHandle | None = None
+        self._unheard = bytearray()
+        self._said: deque[h2.events.Event] = deque()
+        self._next_turn: asyncio.Handle | None = None
 
     # --- what the transport says ---
 
@@ -78,8 +82,18 @@ class Http2Connection(asyncio.Protocol):
         self._wait_idle()
 
     def data_received(self, data: bytes) -> None:
+        self._unheard += data
+        if self._next_turn is None:
+            self._hear_some()
+
+    def _hear_some(self) -> None:
+        """What one turn has time for. A read may be thousands of frames; until all are heard no more is read."""
+        self._next_turn = None
         try:
-            for event in self._state.receive_data(data):
+            for _ in range(limits.INGRESS_EVENTS_IN_TURN):
+                if not self._understand():
+                    break
+                event = self._said.popleft()
                 if not self._purse.hear(event, self._loop.time()):
                     raise _TooMuch
                 self._take(event)
@@ -88,6 +102,31 @@ class Http2Connection(asyncio.Protocol):
             self._close(_Code.ENHANCE_YOUR_CALM if isinstance(error, _TooMuch) else None)
             return
         self._flush()
+        if self._said or self._unheard:
+            self._next_turn = self._loop.call_soon(self._hear_some)
+        self._mind_reading()
+
+    def _understand(self) -> bool:
+        """Whether there is something to hear; some of what came becomes words if none are left."""
+        while self._unheard and not self._said:
+            part = bytes(self._unheard[: limits.HTTP2_PART_BYTES])
+            del self._unheard[: limits.HTTP2_PART_BYTES]
+            self._said.extend(self._state.receive_data(part))
+        return bool(self._said)
+
+    def _mind_reading(self) -> None:
+        """What it asks for has to wait until it was heard, and has read what it asked for before."""
+        if self._next_turn is not None or not self._writable.is_set():
+            self._transport.pause_reading()
+        elif not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _stop_hearing(self) -> None:
+        self._unheard.clear()
+        self._said.clear()
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+            self._next_turn = None
 
     def eof_received(self) -> bool:
         return False
@@ -95,6 +134,7 @@ class Http2Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self._server_state.connections.discard(self)
+        self._stop_hearing()
         self._stop_waiting()
         self._writable.set()
         for exchange in self._streams.values():
@@ -103,12 +143,11 @@ class Http2Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._writable.clear()
-        self._transport.pause_reading()  # what it asks for has to wait until it has read what it asked for before
+        self._mind_reading()
 
     def resume_writing(self) -> None:
         self._writable.set()
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._mind_reading()
 
     def shutdown(self) -> None:
         """No more requests from now on; those under way are finished."""
@@ -262,6 +301,7 @@ class Http2Connection(asyncio.Protocol):
         if code is not None:
             self._say(functools.partial(self._state.close_connection, code))
         self._flush()
+        self._stop_hearing()
         self._stop_waiting()
         self._transport.close()
 

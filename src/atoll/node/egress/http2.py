@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.lowlevel
 import h2.config
-import h2.connection
 import h2.errors
 import h2.events
 import h2.exceptions
@@ -28,7 +27,7 @@ from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.inject import Headers
 from atoll.node.egress.passage import Idleness, ended_when_idle
 from atoll.node.egress.requests import STATUS, Asked, Site, judge, words
-from atoll.wire.http2 import Purse
+from atoll.wire.http2 import Purse, State
 
 _SettingCode = h2.settings.SettingCodes
 _NOT_ENDED = (h2.exceptions.ProtocolError, KeyError)
@@ -43,19 +42,13 @@ class _Waiting:
     ended: bool = False
 
 
-class _State(h2.connection.H2Connection):
-    """The library's state, which remembers fewer streams that ended: it keeps them to know late frames by."""
-
-    MAX_CLOSED_STREAMS = limits.HTTP2_CLOSED_MAX
-
-
 class _Side:
     """One end: its channel, its state, and what waits for its window."""
 
     def __init__(self, channel: Channel, *, client: bool) -> None:
         self.channel = channel
         config = h2.config.H2Configuration(client_side=client, header_encoding=None)
-        self.state = _State(config)
+        self.state = State(config)
         self.twins: dict[int, int] = {}
         self.waiting: dict[int, _Waiting] = {}
         self.finished: set[int] = set()
@@ -106,8 +99,8 @@ class _Bridge:
                 return
             self._idleness.moved()
             await count(len(data))
-            for start in range(0, len(data), limits.EGRESS_PART_BYTES):
-                await self._hear(data[start : start + limits.EGRESS_PART_BYTES], source, target)
+            for start in range(0, len(data), limits.HTTP2_PART_BYTES):
+                await self._hear(data[start : start + limits.HTTP2_PART_BYTES], source, target)
             await source.flush()
             await target.flush()
 
@@ -149,8 +142,6 @@ class _Bridge:
         elif isinstance(event, h2.events.StreamReset):
             self._give_up(source, target, event.stream_id or 0, event.error_code)
         elif isinstance(event, h2.events.WindowUpdated | h2.events.RemoteSettingsChanged):
-            if len(source.state.remote_settings) > limits.HTTP2_SETTINGS_MAX:
-                raise h2.exceptions.ProtocolError("more settings than there are")
             # Room at this end: what waits for it comes from the other.
             for stream_id in list(source.waiting):
                 self._send(source, target, stream_id)
