@@ -15,11 +15,14 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import structlog
 
 from atoll.control.guests import Guest
 from atoll.model import limits
-from atoll.model.errors import AtollError, LimitExceeded, NotFound
+from atoll.model.errors import AtollError, GuestFailed, Internal, LimitExceeded, NotFound
 from atoll.wire import guest as wire
+
+log = structlog.get_logger(__name__)
 
 
 class _Watcher:
@@ -27,14 +30,24 @@ class _Watcher:
         self.sandbox_id = sandbox_id
         self.note = note
         self.scope = anyio.CancelScope()
+        self.begun = anyio.Event()
+        self.failure: AtollError | None = GuestFailed("the sandbox does not watch", code="guest_garbage")
+        """Why it never watched, when `begun` is set; what it is until the sandbox has said that it does."""
         self.changes: deque[dict[str, Any]] = deque()
         self.asked_s = time.monotonic()
         self.root = ""
         self._bytes = 0
 
+    def begin(self, value: dict[str, Any]) -> None:
+        if self.begun.is_set():
+            return
+        self.root = _text(value, "path")[: limits.PATH_BYTES_MAX]
+        self.failure = None
+        self.begun.set()
+
     def add(self, value: dict[str, Any]) -> None:
         """Keep of a change what is of use, and no more of all of them than the bound: a guest may say anything."""
-        change = {name: str(value.get(name, ""))[: limits.PATH_BYTES_MAX * 2] for name in ("type", "path")}
+        change = {name: _text(value, name)[: limits.PATH_BYTES_MAX * 2] for name in ("type", "path")}
         self.changes.append(change)
         self._bytes += _size_bytes(change)
         while self._bytes > limits.WATCHER_CHANGES_BYTES_MAX:
@@ -45,6 +58,11 @@ class _Watcher:
         self.changes.clear()
         self._bytes = 0
         return taken
+
+
+def _text(value: dict[str, Any], name: str) -> str:
+    text = value.get(name)
+    return text if isinstance(text, str) else ""
 
 
 def _size_bytes(change: dict[str, Any]) -> int:
@@ -74,9 +92,14 @@ class Watchers:
             raise LimitExceeded("the sandbox has too many watchers", code="too_many_watchers")
         watcher_id = secrets.token_hex(8)
         watcher = self._known[watcher_id] = _Watcher(sandbox_id, note)
-        failure: AtollError | None = await self._tasks.start(self._live, watcher_id, watcher, inside, params)
-        if failure is not None:
-            raise failure
+        self._tasks.start_soon(self._live, watcher_id, watcher, inside, params)
+        try:
+            await watcher.begun.wait()
+        except BaseException:
+            watcher.scope.cancel()  # its maker is gone and knows no name for it
+            raise
+        if watcher.failure is not None:
+            raise watcher.failure
         return watcher_id
 
     def take(self, sandbox_id: str, watcher_id: str) -> Seen:
@@ -95,49 +118,41 @@ class Watchers:
             raise NotFound(f"there is no watcher {watcher_id[:40]!r}", code="watcher_not_found")
         return watcher
 
-    async def _live(
-        self,
-        watcher_id: str,
-        watcher: _Watcher,
-        inside: Guest,
-        params: Mapping[str, Any],
-        *,
-        task_status: anyio.abc.TaskStatus[AtollError | None],
-    ) -> None:
-        """The life of one watcher, until it is removed or nobody has asked it for long."""
+    async def _live(self, watcher_id: str, watcher: _Watcher, inside: Guest, params: Mapping[str, Any]) -> None:
+        """The life of one watcher, until it is removed or nobody has asked it for long.
+
+        The group is that of the whole server: whatever a guest may say, nothing of it is raised there.
+        """
         try:
             with watcher.scope:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(_expire, watcher)
-                    await _watch(watcher, inside, params, task_status)
+                    await _watch(watcher, inside, params)
                     await anyio.sleep_forever()  # what was seen can still be asked for
+        except Exception as error:
+            log.exception("watcher_failed", sandbox_id=watcher.sandbox_id)
+            watcher.failure = Internal("the folder is not watched", detail=repr(error))
         finally:
             self._known.pop(watcher_id, None)
+            watcher.begun.set()
 
 
-async def _watch(
-    watcher: _Watcher,
-    inside: Guest,
-    params: Mapping[str, Any],
-    task_status: anyio.abc.TaskStatus[AtollError | None],
-) -> None:
-    """Until the folder or the sandbox is gone. `started` says that it watches, or why it cannot."""
-    begun = False
+async def _watch(watcher: _Watcher, inside: Guest, params: Mapping[str, Any]) -> None:
+    """Until the folder or the sandbox is gone; the watcher ends if the sandbox never watched."""
     try:
         async with inside.stream("file.watch", params) as stream:
             async for message in stream:
                 if not isinstance(message, wire.Event):
-                    return
+                    break
                 if message.value.get("type") == "watching":
-                    watcher.root = str(message.value.get("path", ""))[: limits.PATH_BYTES_MAX]
-                    task_status.started(None)
-                    begun = True
+                    watcher.begin(message.value)
                 else:
                     watcher.add(message.value)
     except AtollError as error:
-        if not begun:
-            task_status.started(error)
-            watcher.scope.cancel()
+        if not watcher.begun.is_set():
+            watcher.failure = error
+    if not watcher.begun.is_set():
+        watcher.scope.cancel()
 
 
 async def _expire(watcher: _Watcher) -> None:

@@ -13,17 +13,21 @@ import pytest
 from atoll.control.guests import Guest
 from atoll.control.watchers import Watchers
 from atoll.model import limits
-from atoll.model.errors import LimitExceeded, NotFound
+from atoll.model.errors import GuestFailed, Internal, LimitExceeded, NotFound
 from atoll.wire import guest as wire
 
 pytestmark = pytest.mark.anyio
 
 
+WATCHING = wire.Event({"type": "watching", "path": "/w"})
+
+
 class Inside:
     """A guest whose folder changes when the test says so."""
 
-    def __init__(self, error: NotFound | None = None) -> None:
+    def __init__(self, error: Exception | None = None, first: wire.Message = WATCHING) -> None:
         self._error = error
+        self._first = first
         self.messages: asyncio.Queue[wire.Message] = asyncio.Queue()
         self.open = 0
 
@@ -32,7 +36,7 @@ class Inside:
         if self._error is not None:
             raise self._error
         self.open += 1
-        self.messages.put_nowait(wire.Event({"type": "watching", "path": "/w"}))
+        self.messages.put_nowait(self._first)
         try:
             # Closed here, not by the collector: what it says about a generator that it finds may be said in the middle
             # of a parse, and Python 3.11.7 does not survive a parse within a parse (SystemError in ast).
@@ -73,6 +77,39 @@ async def test_what_is_wrong_with_the_folder_is_said_at_once() -> None:
         inside = Inside(NotFound("no such folder", code="not_found"))
         with pytest.raises(NotFound, match="no such folder"):
             await Watchers(tasks).create("sb1", inside.guest, {"path": "/w"})
+
+
+async def test_a_sandbox_that_says_twice_that_it_watches_ends_nothing() -> None:
+    """The group is that of the whole server: what is raised in it stops all of it."""
+    inside = Inside()
+    async with anyio.create_task_group() as tasks:
+        watchers = Watchers(tasks)
+        watcher = await watchers.create("sb1", inside.guest, {"path": "/w"})
+        inside.messages.put_nowait(wire.Event({"type": "watching", "path": {"not": "a path"}}))
+        inside.messages.put_nowait(wire.Event({"type": ["created"], "path": "/w/a"}))
+        inside.messages.put_nowait(WATCHING)
+        await anyio.wait_all_tasks_blocked()
+        seen = watchers.take("sb1", watcher)
+        assert (seen.root, seen.changes) == ("/w", [{"type": "", "path": "/w/a"}])
+        watchers.remove("sb1", watcher)
+
+
+async def test_a_sandbox_that_never_watches_is_told_at_once() -> None:
+    async with anyio.create_task_group() as tasks:
+        watchers = Watchers(tasks)
+        with pytest.raises(GuestFailed):
+            await watchers.create("sb1", Inside(first=wire.End({})).guest, {"path": "/w"})
+        with pytest.raises(Internal):
+            await watchers.create("sb1", Inside(ZeroDivisionError()).guest, {"path": "/w"})
+
+
+async def test_a_watcher_whose_maker_leaves_ends() -> None:
+    inside = Inside(first=wire.Event({"type": "created", "path": "/w/a"}))
+    async with anyio.create_task_group() as tasks:
+        watchers = Watchers(tasks)
+        with anyio.move_on_after(0.05):
+            await watchers.create("sb1", inside.guest, {"path": "/w"})
+    assert inside.open == 0
 
 
 async def test_a_watcher_that_nobody_asks_ends(monkeypatch: pytest.MonkeyPatch) -> None:
