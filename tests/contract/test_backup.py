@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -105,6 +109,61 @@ async def test_a_record_goes_from_any_database_to_any(
     async with Store.open(url_of(target)) as store:
         assert await everything(store) == before
     assert not [one for one in target.data.iterdir() if one.name.startswith((".restore", ".backup", "restored"))]
+
+
+WRITES_MAX = 100_000
+
+
+@contextmanager
+def busy(database: Path) -> Iterator[Thread]:
+    """Somebody who writes to a large database without a pause, so often and no oftener."""
+    begun, done = Flag(), Flag()
+
+    def write() -> None:
+        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous=OFF")
+            for number in range(WRITES_MAX):
+                connection.execute("INSERT INTO ballast VALUES (?)", (number.to_bytes(4, "big"),))
+                if not number:
+                    begun.set()
+                if done.is_set():
+                    return
+
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("CREATE TABLE ballast (content BLOB)")
+        connection.executemany("INSERT INTO ballast VALUES (?)", [(bytes(100_000),)] * 400)
+    writer = Thread(target=write)
+    writer.start()
+    try:
+        begun.wait()
+        yield writer
+    finally:
+        done.set()
+        writer.join()
+
+
+async def test_a_backup_of_a_database_that_is_never_left_in_peace_comes_to_an_end(
+    make_settings: MakeSettings, tmp_path: Path
+) -> None:
+    settings = make_settings("sqlite")
+    async with Store.open(url_of(settings)) as store:
+        await fill(store, "a")
+    with busy(settings.data / "atoll.db") as writer:
+        backups._copy_pages(settings.data / "atoll.db", tmp_path / "copy")
+        assert writer.is_alive()
+    backups._check(tmp_path / "copy")
+
+
+def test_what_a_killed_backup_or_restore_left_goes_and_what_one_at_work_uses_stays(make_settings: MakeSettings) -> None:
+    settings = make_settings("sqlite")
+    left = [settings.data / name for name in (".backup-a", ".restore-b")]
+    for folder in left:
+        (folder / "parts").mkdir(parents=True)
+    with backups._shared(settings.data):
+        backups.finish(settings)
+        assert all(folder.exists() for folder in left)
+    backups.finish(settings)
+    assert not list(settings.data.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Backup and restore of a server's record: the database and the files that open it, in one archive.
 
-The database is copied while the server goes on writing; the copy is one moment of it. From SQLite it is copied page by
-page, from PostgreSQL row by row in one transaction; in the archive it is a SQLite database in both cases, so a record
-may go from one to the other. The disks of sandboxes are not part of it.
+The database is copied while the server goes on writing; the copy is one moment of it. From SQLite its pages are copied
+in one step, from PostgreSQL its rows in one transaction; in the archive it is a SQLite database in both cases, so a
+record may go from one to the other. The disks of sandboxes are not part of it.
 
     archive ──read, checked──▶ .restore-…/ ──rename──▶ restored/ ──database, then files──▶ gone
 
@@ -11,6 +11,7 @@ The rename decides: before it nothing has changed, and after it whoever comes ne
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import re
@@ -18,7 +19,8 @@ import shutil
 import sqlite3
 import tarfile
 import tempfile
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from atoll.app.settings import Settings
@@ -31,8 +33,9 @@ DATABASE = "atoll.db"
 _FILES = re.compile(r"key|link-secret|secrets\.key|export\.key|export\.pub|ca/[A-Za-z0-9._-]{1,253}\.(pem|key)")
 """Small files without which the database alone is worth less: what opens the API, links, secrets and exports."""
 _RESTORED = "restored"
-_PAGES_AT_ONCE = 1000  # between two of these others may write; about 4 MB
 _FILES_MAX = 1000
+_BACKUP = ".backup-"
+_RESTORE = ".restore-"
 
 
 def backup(settings: Settings, target: Path) -> int:
@@ -59,7 +62,7 @@ def backup(settings: Settings, target: Path) -> int:
 
 def _write(settings: Settings, file: io.BufferedWriter) -> None:
     data = settings.data
-    with tempfile.TemporaryDirectory(dir=data, prefix=".backup-") as folder:
+    with _shared(data), tempfile.TemporaryDirectory(dir=data, prefix=_BACKUP) as folder:
         copy = Path(folder) / DATABASE
         if settings.database:
             copy_database(settings.database, sqlite_url(copy))
@@ -75,11 +78,32 @@ def _write(settings: Settings, file: io.BufferedWriter) -> None:
 
 
 def _copy_pages(source: Path, target: Path) -> None:
+    """Copy a database at one moment. In steps it would begin again at each write in between, on a busy one for ever."""
     with (
         closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as live,
         closing(sqlite3.connect(target)) as new,
     ):
-        live.backup(new, pages=_PAGES_AT_ONCE)
+        live.backup(new)  # readers of a database with a write-ahead log keep no writer waiting
+
+
+@contextmanager
+def _shared(data: Path) -> Iterator[None]:
+    """Backups at work, of which there may be several beside a server, hold a lock on the data directory itself."""
+    with _opened(data) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+
+
+def _sweep(data: Path) -> None:
+    """Remove what backups and restores left that were cut short. While one is at work nothing is a leftover."""
+    with _opened(data) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        for prefix in (_BACKUP, _RESTORE):
+            for left in data.glob(prefix + "*"):
+                shutil.rmtree(left)
 
 
 def restore(settings: Settings, source: Path, *, replace: bool) -> None:
@@ -88,7 +112,7 @@ def restore(settings: Settings, source: Path, *, replace: bool) -> None:
     The caller has locked data directory and database.
     """
     finish(settings)
-    with tempfile.TemporaryDirectory(dir=settings.data, prefix=".restore-") as folder:
+    with tempfile.TemporaryDirectory(dir=settings.data, prefix=_RESTORE) as folder:
         parts = Path(folder) / "parts"
         parts.mkdir(mode=0o700)
         _read(source, parts)
@@ -106,8 +130,12 @@ def restore(settings: Settings, source: Path, *, replace: bool) -> None:
 
 
 def finish(settings: Settings) -> None:
-    """Do what is left of a restore that was cut short, if there is one; the caller has locked all that it uses."""
+    """Do what is left of a restore that was cut short, if there is one, and remove what is left of others.
+
+    The caller has locked all that it uses.
+    """
     data, parts = settings.data, settings.data / _RESTORED
+    _sweep(data)
     if not parts.exists():
         return
     if (parts / DATABASE).exists():  # else that is done
@@ -158,9 +186,15 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> 
 
 
 def _sync(folder: Path) -> None:
+    with _opened(folder) as descriptor:
+        os.fsync(descriptor)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        yield descriptor
     finally:
         os.close(descriptor)
 
