@@ -93,11 +93,15 @@ class Ledger:
     async def page(self, wanted: Filter, after: Position | None, items_max: int) -> list[Sandbox]:
         return [record.sandbox for record in await self._store.read(rows.page, wanted, after, items_max)]
 
+    async def load(self) -> list[Sandbox]:
+        """Every sandbox that has not ended, remembered: at the start, while nothing can end."""
+        for record in await self._store.read(rows.live):
+            self._live[record.sandbox.id] = record
+        return [record.sandbox for record in self._live.values()]
+
     async def live(self, owner: str | None = None) -> list[Sandbox]:
-        """Every sandbox, of one owner or of any, that has not ended."""
+        """Every sandbox, of one owner or of any, that has not ended, as it was at some moment of the call."""
         records = await self._store.read(rows.live)
-        for record in records:
-            self._live.setdefault(record.sandbox.id, record)
         return [record.sandbox for record in records if owner in (None, record.owner)]
 
     async def count(self, wanted: Filter) -> int:

@@ -254,7 +254,7 @@ class Sandboxes:
     async def reconcile(self) -> None:
         """Make record and node agree, once, at start."""
         present, paused = self._node.sandbox_ids(), self._node.paused_ids()
-        for sandbox in await self._ledger.live():
+        for sandbox in await self._ledger.load():
             for note in reconcile.settled(sandbox.state, sandbox.id in present, sandbox.id in paused):
                 deadline_at = self._clock.now() + check_timeout(sandbox.timeout_s)
                 await self._ledger.advance(sandbox.id, note, deadline_at=deadline_at)

@@ -40,3 +40,23 @@ async def test_what_was_changed_while_a_step_was_written_is_not_forgotten(
     assert met
     assert (remembered.state, remembered.deadline_at) == (State.STANDBY, later)
     assert (remembered.budget, remembered.on_budget) == (Budget(seconds=70), DeadlineAction.PAUSE)
+
+
+async def test_what_ends_while_the_living_are_looked_up_stays_ended(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read of it is old by the time that it is here, and nothing would end it in memory again."""
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=10))
+    ledger = world.control.states._ledger
+    read = ledger._store.read
+
+    async def read_early(query: Any, *arguments: Any, **options: Any) -> Any:
+        found = await read(query, *arguments, **options)
+        if query is rows.live:
+            await world.control.sandbox_kill(world.me, sandbox.id)
+        return found
+
+    monkeypatch.setattr(ledger._store, "read", read_early)
+    assert [one.id for one in await ledger.live(world.me.owner)] == [sandbox.id]
+    assert (await world.control.sandbox_get(world.me, sandbox.id)).state is State.KILLED
+    assert ledger.live_ids() == []
