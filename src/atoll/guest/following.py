@@ -58,8 +58,7 @@ class Following:
         until_now: bool = False,
         on_leave: Callable[[], None] | None = None,
     ) -> None:
-        if Following.alive >= limits.CONNECTIONS_MAX:
-            raise Refused("busy", f"{limits.CONNECTIONS_MAX} followers at once are the most")
+        self.check_room()
         self._socket = channel.detach()
         self._socket.setblocking(False)
         self._process = process
@@ -75,6 +74,11 @@ class Following:
         self._awake = False
         self._now = {name: ring.end for name, ring in process.rings.items()} if until_now else None
         self._followers = {name: Follower(offsets.get(name, 0), self._wake) for name in process.rings}
+
+    @classmethod
+    def check_room(cls) -> None:
+        if cls.alive >= limits.CONNECTIONS_MAX:
+            raise Refused("busy", f"{limits.CONNECTIONS_MAX} followers at once are the most")
 
     def begin(self, first_event: Params) -> None:
         """Follow until the process has finished and all is sent, or the client leaves. Only in the pump's thread."""

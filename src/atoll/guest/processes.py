@@ -236,6 +236,16 @@ def exit_words(status: int) -> Params:
     return {"code": os.waitstatus_to_exitcode(status), "signal": None}
 
 
+def _discard(process: Process, own_fds: list[int]) -> None:
+    """What was made ready for a program that did not start."""
+    for fd in own_fds:
+        os.close(fd)
+    if process.control is not None:
+        process.control.close()
+    for ring in process.rings.values():
+        ring.release()
+
+
 class Table:
     """All processes that are alive or whose output is still kept."""
 
@@ -299,12 +309,8 @@ class Table:
                 self._close(child_fds)
             wait_started()
         except BaseException:
-            for fd in own_fds:
-                os.close(fd)
-            if process.control is not None:
-                process.control.close()
-            for ring in process.rings.values():
-                ring.release()
+            if not process.pid:  # else it runs and is known, and its end will see to all of this
+                _discard(process, own_fds)
             raise
         self._pipes.renew()
         if spec.nice:
@@ -350,15 +356,24 @@ class Table:
         with self._lock:
             self._by_id[process.id] = process
             self._by_pid[pid] = process
-        if then is not None:
-            then(process)  # who follows it follows it from the first byte
+        try:
+            if then is not None:
+                then(process)  # who follows it follows it from the first byte
+        except BaseException:
+            if end is None:
+                self.end(process)  # its caller hears that it was not started
+            raise
+        finally:
+            self._listen(process, end)
+
+    def _listen(self, process: Process, end: tuple[int, float] | None) -> None:
         for stream in process.streams.values():
             if end is None:
                 self._pump.add(stream)
             else:
                 self._pump.drain(stream)
         if end is not None:
-            self.exited(pid, *end)
+            self.exited(process.pid, *end)
         elif process.spec.timeout_s is not None:
             self._pump.call_later(process.spec.timeout_s, lambda: self._time_out(process))
 

@@ -42,6 +42,8 @@ def start(agent: Agent, params: Params, channel: Channel) -> None:
         if not detach:
             _following(agent, params, channel, process, {}).begin(_first("started", process, {}))
 
+    if not detach:
+        Following.check_room()  # before there is a program that nobody could follow
     process = agent.processes.start(_spec(agent, params), then)
     if detach:
         channel.send_ok(process.describe())

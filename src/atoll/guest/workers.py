@@ -115,6 +115,8 @@ class WorkerLink:
                 pending.on_start(pid, end)
             else:
                 pending.refusal = Refused(str(message["code"]), str(message["message"]))
+        except Refused as refused:  # by who wanted to follow it; others of this worker are heard of all the same
+            pending.refusal = refused
         except BaseException:
             pending.refusal = _killed()
             raise

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from atoll.guest.processes import Process, Spec
+from atoll.guest.failure import Refused
+from atoll.guest.processes import Process, Spec, Table
 from atoll.guest.processops import list_all
+from atoll.guest.pump import Pump
 from atoll.guest.ring import Budget
 from atoll.guest.users import User
 from atoll.model import errors, limits
 from atoll.node.guestlink import GuestLink, GuestStream
 from atoll.wire import framing
 from atoll.wire import guest as wire
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -339,3 +346,79 @@ def test_input_is_written_among_very_many_descriptors(high: Callable[[int], int]
     reader.join()
     os.close(read_fd)
     assert len(got) == 300_000
+
+
+async def test_who_cannot_be_followed_is_not_started(link: GuestLink, tmp_path: Path) -> None:
+    started = await link.call("process.start", {"argv": ["sleep", "60"], "detach": True})
+    async with AsyncExitStack() as followers:
+        for _ in range(limits.CONNECTIONS_MAX):
+            stream = await followers.enter_async_context(link.stream("process.attach", {"id": started["id"]}))
+            await stream.receive()  # it follows from now on
+        with pytest.raises(errors.AtollError) as caught:
+            await run(link, argv=["touch", str(tmp_path / "ran")])
+        assert caught.value.code == "busy"
+        assert not (tmp_path / "ran").exists()
+        assert (await link.call("process.show", {"id": started["id"]}))["exit"] is None
+        await link.call("process.signal", {"id": started["id"], "signal": "KILL"})
+    assert (await run(link, argv=["echo", "x"]))[0] == b"x\n"
+
+
+class HereAndNow:
+    """Starts programs by itself; the guest hears of it in the pump's thread, as ever."""
+
+    def __init__(self, pump: Pump) -> None:
+        self._pump = pump
+        self.started: subprocess.Popen[bytes] | None = None
+
+    def own_pids(self) -> set[int]:
+        return {os.getpid()}
+
+    def begin(
+        self, _user: User, message: dict[str, Any], fds: list[int], on_start: Callable[[int, None], None]
+    ) -> Callable[[], None]:
+        stdin, stdout, stderr = fds
+        self.started = started = subprocess.Popen(
+            message["argv"], env=message["env"], stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+        )
+        told: list[BaseException | None] = []
+
+        def tell() -> None:
+            try:
+                on_start(started.pid, None)
+            except Refused as refused:
+                told.append(refused)
+            else:
+                told.append(None)
+
+        def wait_started() -> None:
+            wait_until(lambda: told, 10)
+            if told[0] is not None:
+                raise told[0]
+
+        self._pump.call(tell)
+        return wait_started
+
+
+def test_a_program_whose_caller_cannot_follow_it_after_all_is_ended_and_leaves_nothing_behind() -> None:
+    pump = Pump()
+    pump.start()
+    table = Table(pump)
+    workers = HereAndNow(pump)
+    table.workers = workers  # type: ignore[assignment]
+
+    def refuse(_process: Process) -> None:
+        raise Refused("busy", "there is no room")
+
+    user = User("root", 0, 0, (0,), "/", "/bin/sh")
+    env = {"PATH": os.environ["PATH"]}
+    with pytest.raises(Refused, match="no room"):
+        table.start(Spec(["sh", "-c", "echo out; exec sleep 60"], env, "/", user), refuse)
+    assert workers.started is not None
+    status = os.waitpid(workers.started.pid, 0)[1]
+    workers.started.returncode = status
+    (process,) = table.all()
+    pump.call(lambda: table.exited(process.pid, status, 0.0))
+    wait_until(lambda: process.exit, 10)
+    assert process.exit is not None
+    assert process.exit["signal"] == signal.SIGTERM
+    wait_until(lambda: all(stream.ended for stream in process.streams.values()), 10)
