@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 import time
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -236,10 +237,11 @@ class Context:
             self._lost = ""
         runner.run(execution.id, execution.request, self._agent.env)
         if execution.request.timeout_s is not None:
-            self._agent.pump.call_later(execution.request.timeout_s, lambda: self._time_out(execution))
+            held = weakref.ref(execution)  # its results shall not be kept for time that it did not need
+            self._agent.pump.call_later(execution.request.timeout_s, lambda: self._time_out(held()))
 
-    def _time_out(self, execution: Execution) -> None:
-        if not execution.ended:
+    def _time_out(self, execution: Execution | None) -> None:
+        if execution is not None and not execution.ended:
             threading.Thread(target=self.interrupt, args=(execution, "timed_out"), daemon=True).start()
 
     def _start_runner(self) -> None:

@@ -17,7 +17,7 @@ from atoll.guest.channel import Channel, parse
 from atoll.guest.failure import Disconnected, Refused, refusal
 from atoll.guest.params import Params, flag, integer
 from atoll.guest.processes import signal_number
-from atoll.guest.pump import Pump, Stream
+from atoll.guest.pump import Pump, Stream, Timer
 from atoll.guest.ring import Follower, Ring
 from atoll.guest.terminal import SIZE_MAX
 from atoll.model import limits
@@ -72,6 +72,7 @@ class Following:
         self._ended = False
         self._left = False
         self._awake = False
+        self._next_look: Timer | None = None  # one at a time, however often there is something to send meanwhile
         self._now = {name: ring.end for name, ring in process.rings.items()} if until_now else None
         self._followers = {name: Follower(offsets.get(name, 0), self._wake) for name in process.rings}
 
@@ -126,11 +127,12 @@ class Following:
     def _watch(self) -> None:
         events = (0 if self._incoming else selectors.EVENT_READ) | (selectors.EVENT_WRITE if self._outgoing else 0)
         self._pump.watch(self._socket.fileno(), events, self._on_socket)
-        if not events:
-            self._pump.call_later(_LOOK_S, self._look)
+        if not events and self._next_look is None:
+            self._next_look = self._pump.call_later(_LOOK_S, self._look)
 
     def _look(self) -> None:
         """Nothing is read from the client while the program takes no input, and yet it may have left."""
+        self._next_look = None
         if self._left or not self._incoming or self._outgoing:
             return
         poll = select.poll()
@@ -138,7 +140,7 @@ class Following:
         if poll.poll(0):
             self._leave(early=True)
         else:
-            self._pump.call_later(_LOOK_S, self._look)
+            self._next_look = self._pump.call_later(_LOOK_S, self._look)
 
     def _on_socket(self) -> None:
         try:

@@ -21,7 +21,7 @@ from typing import Any
 from atoll.guest import terminal, tree
 from atoll.guest.failure import Refused
 from atoll.guest.params import Params
-from atoll.guest.pump import Pump, Stream
+from atoll.guest.pump import Pump, Stream, Timer
 from atoll.guest.ring import Budget, Ring
 from atoll.guest.users import User
 from atoll.guest.workers import Workers
@@ -64,6 +64,7 @@ class Process:
         self.stdin_bytes = 0  # that it was given so far
         self.control: socket.socket | None = None  # of a session: commands in, their ends out
         self.timed_out = False
+        self.time_limit: Timer | None = None
         self.oom = False
         self.status: int | None = None
         self.exit: Params | None = None
@@ -96,6 +97,7 @@ class Process:
     def ended(self, status: int, cpu_s: float, pump: Pump) -> None:
         """In the pump's thread: the program is gone; what it wrote may still be on its way."""
         self.status = status
+        pump.cancel(self.time_limit)
         self._cpu_s = cpu_s
         self._duration_s = time.monotonic() - self._started_s
         if self.spec.size:
@@ -375,7 +377,7 @@ class Table:
         if end is not None:
             self.exited(process.pid, *end)
         elif process.spec.timeout_s is not None:
-            self._pump.call_later(process.spec.timeout_s, lambda: self._time_out(process))
+            process.time_limit = self._pump.call_later(process.spec.timeout_s, lambda: self._time_out(process))
 
     def exited(self, pid: int, status: int, cpu_s: float) -> None:
         """In the pump's thread: told by the worker, or by the reaper when the worker was gone."""

@@ -68,12 +68,15 @@ class Stream:
             self._taking = False
 
 
+Timer = tuple[float, int, Callable[[], None]]  # when, a number that tells two of one moment apart, and what then
+
+
 class Pump(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name="pump", daemon=True)
         self._selector = selectors.DefaultSelector()
         self._calls: deque[Callable[[], None]] = deque()
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._timers: list[Timer] = []
         self._numbers = itertools.count()
         self._paused: set[Stream] = set()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -85,12 +88,19 @@ class Pump(threading.Thread):
         if threading.get_ident() != self.ident:  # the pump itself looks before it waits
             os.eventfd_write(self._wake_fd, 1)
 
-    def call_later(self, delay_s: float, function: Callable[[], None]) -> None:
+    def call_later(self, delay_s: float, function: Callable[[], None]) -> Timer:
         timer = (time.monotonic() + delay_s, next(self._numbers), function)
         if threading.get_ident() == self.ident:
             heapq.heappush(self._timers, timer)
         else:
             self.call(lambda: heapq.heappush(self._timers, timer))
+        return timer
+
+    def cancel(self, timer: Timer | None) -> None:
+        """Let go of it and of what it holds, if it is still to come. Only in the pump's thread."""
+        if timer in self._timers:  # they are few: as many as live programs have a time limit
+            self._timers.remove(timer)
+            heapq.heapify(self._timers)
 
     def add(self, stream: Stream) -> None:
         """Only in the pump's thread."""

@@ -23,7 +23,7 @@ from atoll.guest.failure import Refused
 from atoll.guest.following import Following
 from atoll.guest.params import Params, seconds, text
 from atoll.guest.processes import Process
-from atoll.guest.pump import Pump, Stream
+from atoll.guest.pump import Pump, Stream, Timer
 from atoll.guest.ring import Ring
 from atoll.model import limits
 
@@ -66,6 +66,7 @@ class Run:
         self.begin = {name: ring.end for name, ring in process.rings.items()}
         self.exit: Params | None = None
         self.timed_out = False
+        self.time_limit: Timer | None = None
         self.on_finish: list[Callable[[], None]] = []
         self._started_s = time.monotonic()
         self.began_ticks = tree.now_ticks()
@@ -131,8 +132,13 @@ class Shell:
             tree.kill_tree(self.process.pid, self._own_pids(), self.process.mark)
             raise
         if timeout_s is not None:
-            self._pump.call_later(timeout_s, lambda: self._time_out(run))
+            self._pump.call(lambda: self._limit(run, timeout_s))
         return run
+
+    def _limit(self, run: Run, timeout_s: float) -> None:
+        """In the pump's thread, where its end is heard of, too: that may have come first."""
+        if run.exit is None:
+            run.time_limit = self._pump.call_later(timeout_s, lambda: self._time_out(run))
 
     def _send(self, data: bytes) -> None:
         deadline_s = time.monotonic() + limits.WORKER_REPLY_S_MAX
@@ -201,11 +207,13 @@ class Shell:
             run = self._run
             if run is not None and word == run.word and code.isdecimal() and len(code) <= 3:
                 self._run = None
+                self._pump.cancel(run.time_limit)
                 run.end(int(code), ended=False, cwd=cwd[: limits.PATH_BYTES_MAX])
 
     def _gone(self) -> None:
         run, self._run = self._run, None
         if run is not None and self.process.exit is not None:
+            self._pump.cancel(run.time_limit)
             run.end(self.process.exit["code"], ended=True, signal=self.process.exit["signal"])
 
 

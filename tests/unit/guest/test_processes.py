@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -363,6 +365,10 @@ async def test_who_cannot_be_followed_is_not_started(link: GuestLink, tmp_path: 
     assert (await run(link, argv=["echo", "x"]))[0] == b"x\n"
 
 
+ROOT = User("root", 0, 0, (0,), "/", "/bin/sh")
+ENV = {"PATH": os.environ["PATH"]}
+
+
 class HereAndNow:
     """Starts programs by itself; the guest hears of it in the pump's thread, as ever."""
 
@@ -398,6 +404,13 @@ class HereAndNow:
         self._pump.call(tell)
         return wait_started
 
+    def wait_ended(self, table: Table) -> None:
+        assert self.started is not None
+        pid = self.started.pid
+        status = self.started.returncode = os.waitpid(pid, 0)[1]
+        self._pump.call(lambda: table.exited(pid, status, 0.0))
+        wait_until(lambda: all(process.exit for process in table.all()), 10)
+
 
 def test_a_program_whose_caller_cannot_follow_it_after_all_is_ended_and_leaves_nothing_behind() -> None:
     pump = Pump()
@@ -409,16 +422,22 @@ def test_a_program_whose_caller_cannot_follow_it_after_all_is_ended_and_leaves_n
     def refuse(_process: Process) -> None:
         raise Refused("busy", "there is no room")
 
-    user = User("root", 0, 0, (0,), "/", "/bin/sh")
-    env = {"PATH": os.environ["PATH"]}
     with pytest.raises(Refused, match="no room"):
-        table.start(Spec(["sh", "-c", "echo out; exec sleep 60"], env, "/", user), refuse)
-    assert workers.started is not None
-    status = os.waitpid(workers.started.pid, 0)[1]
-    workers.started.returncode = status
+        table.start(Spec(["sh", "-c", "echo out; exec sleep 60"], ENV, "/", ROOT), refuse)
     (process,) = table.all()
-    pump.call(lambda: table.exited(process.pid, status, 0.0))
-    wait_until(lambda: process.exit, 10)
+    workers.wait_ended(table)
     assert process.exit is not None
     assert process.exit["signal"] == signal.SIGTERM
     wait_until(lambda: all(stream.ended for stream in process.streams.values()), 10)
+
+
+def test_an_ended_program_is_not_kept_for_its_time_limit() -> None:
+    pump = Pump()
+    pump.start()
+    table = Table(pump)
+    workers = HereAndNow(pump)
+    table.workers = workers  # type: ignore[assignment]
+    process = weakref.ref(table.start(Spec(["true"], ENV, "/", ROOT, timeout_s=3600)))
+    workers.wait_ended(table)
+    table.forget_finished()
+    wait_until(lambda: gc.collect() >= 0 and process() is None, 10)
