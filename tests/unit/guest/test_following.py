@@ -31,8 +31,9 @@ class Deaf:
     def __init__(self) -> None:
         self.rings = {"stdout": Ring(Budget())}
         self.streams: dict[str, Stream] = {}
-        self.unread_fd, self.stdin_fd = os.pipe()  # full, for whoever waits until it is not
-        os.set_blocking(self.stdin_fd, False)
+        self.unread_fd, self._input_fd = os.pipe()  # full, for whoever waits until it is not
+        os.set_blocking(self._input_fd, False)
+        self.stdin_fd: int | None = self._input_fd
         while self._write(bytes(4096)):
             pass
         self.exit: Params | None = None
@@ -41,7 +42,7 @@ class Deaf:
 
     def _write(self, data: bytes | memoryview) -> int:
         try:
-            return os.write(self.stdin_fd, data)
+            return os.write(self._input_fd, data)
         except BlockingIOError:
             return 0
 
@@ -51,7 +52,8 @@ class Deaf:
         return count
 
     def close_stdin(self, *, by_caller: bool = False) -> None:
-        raise NotImplementedError
+        for fd in (self.unread_fd, self._input_fd):
+            os.close(fd)
 
     def resize(self, cols: int, rows: int) -> None:
         raise NotImplementedError
@@ -87,5 +89,4 @@ def test_one_look_at_a_time_after_a_client_whose_input_nobody_takes() -> None:
         assert pump.timers < 10
     os.read(process.unread_fd, 1 << 20)  # now it takes input, and its client's end is heard of
     wait_until(lambda: not process.on_finish, 10)
-    for fd in (process.unread_fd, process.stdin_fd):
-        os.close(fd)
+    process.close_stdin()

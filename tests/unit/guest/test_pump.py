@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 from atoll.guest.pump import Pump
 
 
 def test_a_cancelled_timer_does_not_ring_and_the_others_do_in_order() -> None:
     pump, rung, done = Pump(), list[str](), threading.Event()
-    timers = {name: pump.call_later(at / 1000, lambda name=name: rung.append(name)) for at, name in enumerate("abcde")}
+    timers = {name: pump.call_later(at / 1000, partial(rung.append, name)) for at, name in enumerate("abcde")}
     pump.call(lambda: pump.cancel(timers["b"]))
     pump.call_later(0.01, done.set)
     pump.start()
