@@ -23,12 +23,12 @@ async def principal_of(scope: Scope, control: Control, needs: str = "", key: str
         raise Unauthenticated(
             "no API key was given", hint="Send it as `Authorization: Bearer <key>`; see the file `key` of the server."
         )
-    return await _admitted(key, scope, control, needs or _needed(scope))
+    return admit(await control.authenticate(key), scope, control, needs or _needed(scope))
 
 
-async def _admitted(key: str, scope: Scope, control: Control, needs: str) -> Principal:
+def admit(known: Principal, scope: Scope, control: Control, needs: str) -> Principal:
+    """Let a caller in who has shown who it is: within its rate, if it may do this, and seen in the audit log."""
     exchange = exchange_of(scope)
-    known = await control.authenticate(key)
     principal = replace(known, source=(scope.get("client") or ("",))[0], request_id=exchange.request_id)
     structlog.contextvars.bind_contextvars(tenant=principal.owner, caller=principal.key_id)
     target = str(scope.get("path_params", {}).get("sandbox", ""))

@@ -93,6 +93,13 @@ class Keys:
         self._used[known.principal.key_id] = now
         return known.principal
 
+    async def with_quotas(self, principal: Principal) -> Principal:
+        """A caller who acts by a key that it does not show, with what that key and its tenant may have."""
+        found = await self._store.read(rows.bearer_by_id, principal.owner, principal.key_id)
+        if found is None:
+            return principal
+        return replace(principal, tenant_quota=found.tenant_quota, key_quota=found.key.quota)
+
     async def create(self, by: Principal | None, owner: str, spec: KeySpec) -> tuple[KeyRecord, str]:
         """A new key. It is returned once and never again: only its hash is kept."""
         _check_spec(spec, self._clock.now())

@@ -158,10 +158,10 @@ class Control:
         sandbox = await self._sandboxes.find(principal, reference)
         return self._file_urls.sign(principal, sandbox.id, method, path, user, expires_s)
 
-    async def file_granted(self, text: str, method: str) -> tuple[Guest, FileGrant]:
-        """What a signed address opens: its sandbox, which must run, and the one file in it."""
+    async def file_granted(self, text: str, method: str) -> tuple[Principal, FileGrant]:
+        """Who acts by a signed address, and the one file that it opens."""
         grant = self._file_urls.verify(text, method)
-        return await self.guest(self._file_urls.principal(grant), grant.sandbox), grant
+        return await self._keys.with_quotas(self._file_urls.principal(grant)), grant
 
     async def templates(self, principal: Principal) -> Sequence[Template]:  # noqa: ARG002 - every owner sees the same
         return await self._node.templates()

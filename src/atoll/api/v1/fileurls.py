@@ -11,10 +11,12 @@ from urllib.parse import quote
 
 import msgspec
 
+from atoll.api import authn
 from atoll.api.endpoint import Call, Endpoint, Nothing, Streamed
 from atoll.api.v1.filecontent import RAW, download, write_body
 from atoll.api.v1.files import FILE_ERRORS, PATH
-from atoll.model.errors import OutOfSpace, Unauthenticated
+from atoll.control.service import Guest
+from atoll.model.errors import LimitExceeded, OutOfSpace, Unauthenticated
 from atoll.wire.public import FileUrl, FileUrlCreate, FileWritten
 from atoll.wire.signed import FileGrant
 
@@ -37,7 +39,7 @@ async def create(call: Call[FileUrlCreate, Nothing]) -> FileUrl:
 
 
 async def read(call: Call[Nothing, SignedQuery]) -> Streamed:
-    sandbox, grant = await call.control.file_granted(call.query.token, "GET")
+    sandbox, grant = await _admit(call, "GET")
     headers = [
         (b"content-disposition", _disposition(grant.path)),
         (b"x-content-type-options", b"nosniff"),
@@ -47,8 +49,17 @@ async def read(call: Call[Nothing, SignedQuery]) -> Streamed:
 
 
 async def write(call: Call[Nothing, SignedQuery]) -> FileWritten:
-    sandbox, grant = await call.control.file_granted(call.query.token, "PUT")
+    sandbox, grant = await _admit(call, "PUT")
     return await write_body(call, sandbox, _params(grant))
+
+
+async def _admit(call: Call[Nothing, SignedQuery], method: str) -> tuple[Guest, FileGrant]:
+    """Whoever holds an address counts as the key that it was made with."""
+    signer, grant = await call.control.file_granted(call.query.token, method)
+    call.is_about(grant.sandbox)
+    (needs,) = signer.scopes
+    principal = authn.admit(signer, call.scope, call.control, needs)
+    return await call.control.guest(principal, grant.sandbox), grant
 
 
 def _params(grant: FileGrant) -> dict[str, Any]:
@@ -80,7 +91,7 @@ ENDPOINTS = (
         query=SignedQuery,
         gives={RAW: None},
         public=True,
-        errors=(Unauthenticated, *FILE_ERRORS),
+        errors=(Unauthenticated, LimitExceeded, *FILE_ERRORS),
     ),
     Endpoint(
         "PUT",
@@ -91,6 +102,6 @@ ENDPOINTS = (
         takes=RAW,
         answer=FileWritten,
         public=True,
-        errors=(Unauthenticated, *FILE_ERRORS, OutOfSpace),
+        errors=(Unauthenticated, LimitExceeded, *FILE_ERRORS, OutOfSpace),
     ),
 )

@@ -64,7 +64,16 @@ def add(connection: Connection, record: KeyRecord) -> None:
 
 def bearer(connection: Connection, key_hash: str) -> Bearer | None:
     """The key with this hash, and whom it speaks for."""
-    row = connection.execute(_BEARER, {"hash": key_hash}).one_or_none()
+    return _bearer(connection.execute(_BY_HASH, {"hash": key_hash}).one_or_none())
+
+
+def bearer_by_id(connection: Connection, owner: str, key_id: str) -> Bearer | None:
+    """This key of a tenant, and whom it speaks for."""
+    wanted = _BEARER.where(api_keys.c.owner == owner, api_keys.c.id == key_id)
+    return _bearer(connection.execute(wanted).one_or_none())
+
+
+def _bearer(row: Row[Any] | None) -> Bearer | None:
     if row is None:
         return None
     scopes = None
@@ -164,5 +173,5 @@ _BEARER = (
     )
     .join(tenants, tenants.c.id == api_keys.c.owner)
     .outerjoin(members, members.c.id == api_keys.c.member_id)
-    .where(api_keys.c.hash == bindparam("hash"))
 )
+_BY_HASH = _BEARER.where(api_keys.c.hash == bindparam("hash"))

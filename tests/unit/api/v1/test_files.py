@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from atoll.model import limits
+from atoll.testing.asgi import Caller
 from atoll.wire import framing, guest
 
 pytestmark = pytest.mark.anyio
@@ -23,6 +24,28 @@ async def test_what_was_written_is_read(inside: Any) -> None:
     assert (answer.body, answer.headers["content-length"]) == (b"ell", "3")
     await inside.ask("PUT", "~/files/content?path=a/b.txt&append=true", b" you")
     assert (await inside.ask("GET", "~/files/content?path=a/b.txt")).body == b"hello you"
+
+
+async def test_who_uses_a_signed_address_counts_as_the_key_that_made_it(inside: Any) -> None:
+    """In the audit log, where something is written, and for the key's rate."""
+    made = (await inside.ask("POST", "/v1/keys", {"name": "x", "quota": {"requests_per_second": 0.001}})).json()
+    slow, stranger = Caller(inside.app, made["key"]), Caller(inside.app)
+    body = {"path": "a", "method": "PUT"}
+    addresses = [
+        (await who.ask("POST", f"/v1/sandboxes/{inside.sandbox}/files/urls", body)).json()["url"]
+        for who in (inside.caller, slow)
+    ]
+    assert (await stranger.ask("PUT", addresses[0], b"1")).status == 200
+    refused = await stranger.ask("PUT", addresses[1], b"2")
+    assert (refused.status, refused.json()["code"]) == (429, "rate_limited")
+    assert inside.guest.files["/home/user/a"] == b"1"
+    await inside.control.accounts.events.flush()
+    noted = (await inside.ask("GET", "/v1/events?action=PUT*")).json()["items"]
+    assert [(one["target"], one["result"]) for one in noted] == [
+        (inside.sandbox, "ok"),
+        (inside.sandbox, "rate_limited"),
+    ]
+    assert noted[1]["actor"] == made["view"]["id"] != noted[0]["actor"]
 
 
 async def test_a_large_file_goes_through_in_pieces(inside: Any) -> None:
