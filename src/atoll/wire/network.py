@@ -27,8 +27,9 @@ class NetworkEvent:
     """Something that a sandbox did, or tried, on the network.
 
     `kind` is "connection" (at its end, with the bytes, or at once if refused), "lookup" (of a name, if refused), "ask",
-    "secret_used", "secret_strayed" (a placeholder went where its secret does not belong) or "limit" (more happened than
-    the audit log is told in one minute, or some of it was lost because the log was behind; `reason` says which).
+    "secret_used", "secret_strayed" (a placeholder went where its secret does not belong) or "limit" (more of a kind
+    happened than the audit log is told in one minute, or some was lost because the log was behind: `reason` says which,
+    and `dropped` how many, as soon as that is known).
     """
 
     number: int
@@ -46,6 +47,7 @@ class NetworkEvent:
     bytes_up: int = 0
     bytes_down: int = 0
     duration_s: float = 0.0
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,7 @@ class Egress:
         post.scope.cancel()
         with anyio.CancelScope(shield=True):
             await post.closed.wait()
+        post.gate.settle(ended=True)
 
     def set(self, sandbox_id: str, order: NetworkOrder) -> None:
         """What holds for a sandbox from now on, also if it sleeps or is still to be made."""
@@ -224,6 +225,13 @@ class Egress:
             self._reported.set()
         elif first:
             asyncio.get_running_loop().call_later(limits.NETWORK_REPORT_S, lambda: self._reported.set())
+        if event.kind == "limit" and not event.dropped:  # how many it were is known when the minute is over
+            asyncio.get_running_loop().call_later(limits.NETWORK_REPORTS_SETTLED_S, self._settle, sandbox_id)
+
+    def _settle(self, sandbox_id: str) -> None:
+        post = self._posts.get(sandbox_id)
+        if post is not None:
+            post.gate.settle()
 
     def _gate(self, sandbox_id: str) -> Gate:
         """The gate of a sandbox; of one that sleeps one that nobody passes, with what is known of it all the same."""

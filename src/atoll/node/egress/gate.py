@@ -22,6 +22,7 @@ from atoll.model import limits
 from atoll.model.errors import NotFound
 from atoll.model.policy import Mode, Verdict, decide
 from atoll.model.secret import Grant
+from atoll.node.egress.allowance import Allowance
 from atoll.node.egress.sniff import Kind
 from atoll.node.egress.traffic import Traffic
 from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus
@@ -137,9 +138,7 @@ class Gate:
         self._bucket = Bucket()
         self._events: deque[NetworkEvent] = deque(maxlen=limits.CONNECTION_EVENTS_MAX)
         self._events_total = 0
-        self._minute = 0
-        self._reported_in_minute = 0
-        self._names_in_minute: set[str] = set()
+        self._allowance = Allowance()
         self._connections_total = 0
         self._refused_total = 0
         self._questions: dict[str, _Question] = {}
@@ -308,27 +307,15 @@ class Gate:
         self._events_total += 1
         event = NetworkEvent(number=self._events_total, at=datetime.now(UTC), kind=kind, **values)
         self._events.append(event)
-        self._report_some(event)
+        self._tell(self._allowance.take(event))
 
-    def _report_some(self, event: NetworkEvent) -> None:
-        """The audit log is for people and on a disk: a sandbox that knocks without end fills its own memory only.
+    def settle(self, *, ended: bool = False) -> None:
+        """Tell of what was not told one by one, if its minute is over."""
+        self._tell(self._allowance.settle(self._events_total, datetime.now(UTC), ended=ended))
 
-        That there is more than the log was told is told, once a minute. A refused name is told once a minute, because
-        programs ask for it again and again; and only some names, so that connections are told beside them.
-        """
-        minute = int(event.at.timestamp() // 60)
-        if minute != self._minute:
-            self._minute, self._reported_in_minute = minute, 0
-            self._names_in_minute.clear()
-        if event.kind == "lookup":
-            if event.name in self._names_in_minute or len(self._names_in_minute) >= limits.LOOKUP_REPORTS_PER_MINUTE:
-                return
-            self._names_in_minute.add(event.name)
-        self._reported_in_minute += 1
-        if self._reported_in_minute <= limits.NETWORK_REPORTS_PER_MINUTE:
+    def _tell(self, events: list[NetworkEvent]) -> None:
+        for event in events:
             self._report(self.sandbox_id, event)
-        elif self._reported_in_minute == limits.NETWORK_REPORTS_PER_MINUTE + 1:
-            self._report(self.sandbox_id, NetworkEvent(event.number, event.at, "limit", reason="reports_per_minute"))
 
     def status(self, after: int) -> NetworkStatus:
         return NetworkStatus(

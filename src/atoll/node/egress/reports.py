@@ -1,11 +1,12 @@
 """What gates report, on its way to the audit log: each sandbox in its turn, so that one that does much hides no other.
 
-Questions for a person go first. Where more waits than may, those of whom most waits lose their oldest, and are told so.
+Questions for a person go first. Where more waits than may, those of whom most waits lose their oldest, and are told
+how many.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 
 from atoll.model import limits
 from atoll.wire.network import NetworkEvent
@@ -20,7 +21,7 @@ class Reports:
         self._asks: _Line = OrderedDict()
         self._others: _Line = OrderedDict()
         self._count = 0
-        self._losers: set[str] = set()
+        self._lost: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return self._count
@@ -38,7 +39,7 @@ class Reports:
         line = self._others or line
         if len(line.get(sandbox_id, ())) * len(line) < self._count:
             sandbox_id = max(line, key=lambda key: len(line[key]))
-        self._losers.add(sandbox_id)
+        self._lost[sandbox_id] += 1
         self._take_of(line, sandbox_id)
 
     def take(self) -> tuple[str, NetworkEvent]:
@@ -47,9 +48,9 @@ class Reports:
         if not line:
             raise IndexError
         sandbox_id, queue = next(iter(line.items()))
-        if sandbox_id in self._losers:
-            self._losers.discard(sandbox_id)
-            return sandbox_id, NetworkEvent(queue[0].number, queue[0].at, "limit", reason="reports_lost")
+        lost = self._lost.pop(sandbox_id, 0)
+        if lost:
+            return sandbox_id, NetworkEvent(queue[0].number, queue[0].at, "limit", reason="reports_lost", dropped=lost)
         event = self._take_of(line, sandbox_id)
         if sandbox_id in line:
             line.move_to_end(sandbox_id)

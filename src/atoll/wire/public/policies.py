@@ -169,6 +169,7 @@ class NetworkEventView(Answer):
     bytes_up: int
     bytes_down: int
     duration_s: float
+    dropped: int
 
     @classmethod
     def of(cls, event: NetworkEvent) -> NetworkEventView:

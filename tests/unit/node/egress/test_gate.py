@@ -41,6 +41,13 @@ def test_a_flood_is_told_up_to_a_bound_and_that_it_is_one(monkeypatch: pytest.Mo
         gate.turned_away(ADDRESS, 443, "network_off")
     assert [event.kind for event in told] == ["connection"] * 5 + ["limit"]
     assert gate.status(0).refused_total == 100
+    gate.settle()
+    assert len(told) == 6, "the minute is not over"
+    gate.settle(ended=True)
+    assert [(event.reason, event.dropped) for event in told[5:]] == [
+        ("reports_per_minute: connection", 0),
+        ("reports_per_minute: connection", 95),
+    ]
 
 
 def test_a_refused_name_is_told_once_a_minute_and_names_without_end_hide_no_connection(
@@ -54,7 +61,7 @@ def test_a_refused_name_is_told_once_a_minute_and_names_without_end_hide_no_conn
         for _ in ("A", "AAAA"):
             gate.note("lookup", name=f"n{number}.test", reason="not_listed")
     gate.turned_away(ADDRESS, 443, "network_off")
-    assert [event.name or event.kind for event in told] == ["n0.test", "n1.test", "n2.test", "connection"]
+    assert [event.name or event.kind for event in told] == ["n0.test", "n1.test", "n2.test", "limit", "connection"]
     assert len(gate.status(0).events) == 101
 
 

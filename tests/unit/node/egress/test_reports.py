@@ -56,6 +56,8 @@ def test_those_that_do_much_lose_their_own_and_are_told_so(monkeypatch: pytest.M
     assert {key for key in counts if key[1] == "limit"} == {("loud", "limit"), ("louder", "limit")}
     assert [found.reason for _, found in told if found.kind == "limit"] == ["reports_lost"] * 2
     assert [found.number for sandbox_id, found in told if sandbox_id == "loud"][-1] == 599, "the newest are kept"
+    lost = {sandbox_id: found.dropped for sandbox_id, found in told if found.kind == "limit"}
+    assert lost == {name: 600 - counts[name, "connection"] for name in ("loud", "louder")}
 
 
 def test_questions_without_end_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
