@@ -68,6 +68,7 @@ class Policies:
         self._lists = lists or {}
         self._changing = Exclusive()
         self._telling = Exclusive()
+        self._unlogged: tuple[str, NetworkEvent] | None = None
 
     @property
     def secrets(self) -> Secrets:
@@ -185,13 +186,29 @@ class Policies:
             await self._change(principal, sandbox, listed)
 
     async def log_step(self) -> None:
-        """Put the next thing that happened on some network into its owner's audit log."""
-        sandbox_id, event = await self._node.network_event()
-        await self._log(sandbox_id, event)
+        """Put the next thing that happened on some network into its owner's audit log.
+
+        The node has forgotten it by then. While the database is away it is kept here, and the others there.
+        """
+        self._unlogged = self._unlogged or await self._node.network_event()
+        await self._log_unlogged()
+
+    async def _log_unlogged(self) -> None:
+        if self._unlogged is None:
+            return
+        try:
+            await self._log(*self._unlogged)
+        except Unavailable:
+            raise
+        except Exception:
+            self._unlogged = None  # a log that stands still for one that it cannot take would lose all
+            raise
+        self._unlogged = None
 
     async def close(self) -> None:
         """The server stops: what is open ends, and is told; for a bounded time."""
         with anyio.move_on_after(limits.KILL_WAIT_S_MAX, shield=True), suppress(Unavailable):
+            await self._log_unlogged()
             for sandbox_id, event in await self._node.network_shut():
                 await self._log(sandbox_id, event)
 

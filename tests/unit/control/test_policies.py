@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
 
 import anyio
 import pytest
 
+from atoll.control.events import EventFilter
 from atoll.control.policies import parse_trial
 from atoll.model import limits
-from atoll.model.errors import Conflict, InvalidArgument, NotFound
+from atoll.model.errors import Conflict, InvalidArgument, NotFound, Unavailable
 from atoll.model.policy import Mode, Policy, decide
 from atoll.model.sandbox import SandboxSpec
 from atoll.model.secret import Grant, Secret
 from atoll.testing.clock import VirtualClock
 from atoll.testing.nodes import FakeNode
-from atoll.wire.network import Ask, Trial
+from atoll.wire.network import Ask, NetworkEvent, Trial
 from atoll.wire.public.policies import PolicyView
 from tests.unit.control.conftest import Opener, World
 
@@ -206,3 +208,32 @@ async def test_always_for_a_policy_that_is_full_is_refused_and_changes_nothing(
     node.networks.clear()
     async with open_world(node, clock):
         assert reaches(node, sandbox.id, "a.test")
+
+
+async def test_what_happened_while_the_database_was_away_is_in_the_log_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the log cannot take for another reason does not hold up what comes after it."""
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(template="base"))
+    policies = world.control.policies
+    happened = [NetworkEvent(number, datetime.now(UTC), "secret_strayed", secret=f"S{number}") for number in range(3)]
+    coming = iter(happened)
+
+    async def network_event() -> tuple[str, NetworkEvent]:
+        return sandbox.id, next(coming)
+
+    monkeypatch.setattr(world.node, "network_event", network_event)
+    record = policies._ledger.record
+    for error in (Unavailable("away"), Unavailable("away"), None, ValueError("a bug"), None):
+
+        async def failing(sandbox_id: str, error: Exception | None = error) -> object:
+            if error is not None:
+                raise error
+            return await record(sandbox_id)
+
+        monkeypatch.setattr(policies._ledger, "record", failing)
+        with contextlib.suppress(Unavailable, ValueError):
+            await policies.log_step()
+    await world.control.accounts.events.flush()
+    page = await world.control.accounts.events.page(EventFilter(owner=None, actions=("network.*",)), 0, 100)
+    assert [event.detail["secret"] for event in page.items] == ["S0", "S2"]
