@@ -23,7 +23,7 @@ async def principal_of(scope: Scope, control: Control, needs: str = "", key: str
         raise Unauthenticated(
             "no API key was given", hint="Send it as `Authorization: Bearer <key>`; see the file `key` of the server."
         )
-    return admit(await control.authenticate(key), scope, control, needs or _needed(scope))
+    return admit(await control.authenticate(key), scope, control, needs or needed(scope))
 
 
 def admit(known: Principal, scope: Scope, control: Control, needs: str) -> Principal:
@@ -45,7 +45,8 @@ def admit(known: Principal, scope: Scope, control: Control, needs: str) -> Princ
     return principal
 
 
-def _needed(scope: Scope) -> str:
+def needed(scope: Scope) -> str:
+    """The scope that a request takes by its method."""
     return "read" if scope.get("method") in ("GET", "HEAD") else "write"
 
 

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from atoll.api.endpoint import read_body
 from atoll.api.ingress.addresses import Addresses
+from atoll.control.authz import WRITE
 from atoll.control.service import Control, Guest, Principal
 from atoll.model import limits
 from atoll.model.errors import InvalidArgument, Unauthenticated
@@ -61,6 +62,11 @@ class Ask:
             except ValueError:
                 raise InvalidArgument("too many query parameters", code="invalid_query") from None
         return self._pairs
+
+    @property
+    def may_write(self) -> bool:
+        """Whether the caller may be given what opens more than reading."""
+        return WRITE in self.principal.scopes
 
     async def body(self, kind: type[T]) -> T:
         return codec.decode(await read_body(self.scope, self.receive) or b"{}", kind)

@@ -143,7 +143,10 @@ def _is_content(ask: Ask) -> bool:
 
 async def _admit_key(ask: Ask) -> Principal:
     if _is_content(ask) and not ask.header(b"x-api-key"):
-        return await ask.control.volumes.tokens.admit(unquote(ask.path["volume"]), authn.key_in(ask.scope["headers"]))
+        token = authn.key_in(ask.scope["headers"])
+        principal = await ask.control.volumes.tokens.admit(unquote(ask.path["volume"]), token)
+        principal.check(authn.needed(ask.scope))
+        return principal
     key = ask.header(b"x-api-key") or authn.key_in(ask.scope["headers"])
     if not key:
         raise Unauthenticated("no API key was given")

@@ -122,7 +122,8 @@ def no_sandbox(reference: str) -> NotFound:
 
 async def show(ask: Ask) -> None:
     sandbox = await find(ask)
-    token = ask.control.ingress.tokens.mint(TokenKind.INSIDE, sandbox.id)
+    # It opens all that is inside; who may only read is shown the sandbox without it.
+    token = ask.control.ingress.tokens.mint(TokenKind.INSIDE, sandbox.id) if ask.may_write else None
     policy = (await ask.control.policies.get(ask.principal, sandbox.id)).policy
     found = shapes.detail(await as_made(ask, sandbox), token, domain_of(ask), policy, await ports_of(ask, sandbox))
     memory = ask.control.states.paused_with_memory(sandbox)

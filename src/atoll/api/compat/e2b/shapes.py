@@ -148,11 +148,13 @@ def listed(sandbox: Sandbox) -> dict[str, Any]:
     }
 
 
-def detail(sandbox: Sandbox, token: str, domain: str, policy: Policy | None, ports: PortAccess) -> dict[str, Any]:
+def detail(
+    sandbox: Sandbox, token: str | None, domain: str, policy: Policy | None, ports: PortAccess
+) -> dict[str, Any]:
     on_timeout = "kill" if sandbox.on_deadline is DeadlineAction.KILL else "pause"
     return {
         **listed(sandbox),
-        "envdAccessToken": token,
+        **({} if token is None else {"envdAccessToken": token}),
         "domain": domain,
         "allowInternetAccess": network.internet_allowed(policy),
         "network": network.shape_of(policy, ports),

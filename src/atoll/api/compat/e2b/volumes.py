@@ -20,7 +20,8 @@ def shape(volume: Volume) -> dict[str, Any]:
 
 
 def with_token(ask: Ask, volume: Volume) -> dict[str, Any]:
-    return {**shape(volume), "token": ask.control.volumes.tokens.mint(volume.id)}
+    """With what opens its files as far as the caller's key would."""
+    return {**shape(volume), "token": ask.control.volumes.tokens.mint(volume.id, writes=ask.may_write)}
 
 
 async def create(ask: Ask) -> None:

@@ -103,7 +103,28 @@ async def test_a_key_that_may_only_read_changes_nothing(front: Front) -> None:
     ):
         answer = await front.ask(method, path, {"templateID": "base"}, x_api_key=key)
         assert answer.status == 403, answer.body
-    assert (await front.ask("GET", f"/sandboxes/{made['sandboxID']}", x_api_key=key)).status == 200
+
+
+async def test_a_key_that_may_only_read_is_given_nothing_that_opens_more(front: Front) -> None:
+    """The token of the inside would let it run commands, and that of a volume write there."""
+    admin = Principal("default", "ak", ALL_SCOPES)
+    _, reader = await front.control.accounts.keys.create(admin, "default", KeySpec("reader", frozenset({"read"})))
+    one = f"/sandboxes/{(await front.create())['sandboxID']}"
+    shown = {key: (await front.ask("GET", one, x_api_key=key)).json() for key in (front.key, reader)}
+    assert shown[front.key].pop("envdAccessToken")
+    assert shown[reader] == shown[front.key]
+    volume = (await front.ask("POST", "/volumes", {"name": "v"}, x_api_key=front.key)).json()
+    assert (await front.ask("GET", "/volumes/v", x_api_key=front.key)).json() == volume
+    token = (await front.ask("GET", "/volumes/v", x_api_key=reader)).json()["token"]
+    folder = f"/volumecontent/{volume['volumeID']}/dir?path=/a"
+    for method, given, status in (
+        ("POST", token, 403),
+        ("POST", volume["token"], 201),
+        ("GET", token, 200),
+        ("GET", token[::-1], 401),
+    ):
+        answer = await front.ask(method, folder, authorization=f"Bearer {given}")
+        assert answer.status == status, (method, answer.body)
 
 
 @pytest.mark.parametrize(
