@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+import anyio.lowlevel
 import msgspec
 
 from atoll.api.compat.e2b import metadata, signatures
 from atoll.api.compat.e2b.ask import Ask, Operation, as_root
 from atoll.api.compat.e2b.multipart import PartBegun, PartData, PartEnded, Parts, boundary_of
+from atoll.api.compat.e2b.unpacking import Gzip
 from atoll.api.stream import body_chunks, until_disconnected
 from atoll.api.v1 import filecontent, guestwords
 from atoll.control.sandboxtokens import TokenKind
@@ -177,18 +179,13 @@ async def _unpacked(ask: Ask) -> AsyncIterator[bytes]:
         return
     if encoding != "gzip":
         raise InvalidArgument(f"Content-Encoding {encoding[:40]} is not understood")
-    unpacker = zlib.decompressobj(wbits=31)
-    try:
-        async for chunk in body_chunks(ask.receive):
-            while chunk:
-                data = unpacker.decompress(chunk, limits.FRAME_BYTES_MAX)
-                if data:
-                    yield data
-                chunk = unpacker.unconsumed_tail
-    except zlib.error:
-        raise InvalidArgument("the body is not the gzip that it says to be", code="invalid_body") from None
-    if not unpacker.eof:
-        raise InvalidArgument("the compressed body ends too early", code="invalid_body")
+    unpacker = Gzip()
+    async for chunk in body_chunks(ask.receive):
+        for data in unpacker.feed(chunk):
+            await anyio.lowlevel.checkpoint()  # a small chunk may hold much, or nothing in many members
+            if data:
+                yield data
+    unpacker.close()
 
 
 async def _write_parts(writer: _Writer, parts: Parts, chunks: AsyncIterator[bytes], path: str) -> list[dict[str, Any]]:

@@ -111,6 +111,15 @@ async def test_a_coding_that_there_is_not_is_refused(inside: Inside) -> None:
     assert (gzip.decompress(answer.body), "content-length" in answer.headers) == (b"0123456789", False)
 
 
+async def test_a_packed_body_is_unpacked_whole(inside: Inside) -> None:
+    async def write(body: bytes) -> int:
+        return (await inside.ask("POST", "/files?path=/f", body, content_encoding="gzip")).status
+
+    assert await write(gzip.compress(b"one ") + gzip.compress(b"two")) == 200
+    assert inside.guest.files["/f"] == b"one two"
+    assert await write(gzip.compress(b"three") + b"more") == 400
+
+
 async def test_root_does_it_for_the_user(inside: Inside) -> None:
     asked = reads(inside, 1, b"1")
     for query, user in (("path=f", {}), ("path=f&username=ada", {"user": "ada"})):
