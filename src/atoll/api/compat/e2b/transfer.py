@@ -12,9 +12,10 @@ from typing import Any, Final, NamedTuple
 import anyio.lowlevel
 import msgspec
 
-from atoll.api.compat.e2b import metadata, signatures
+from atoll.api.compat.e2b import metadata
 from atoll.api.compat.e2b.ask import Ask, Operation, as_root
 from atoll.api.compat.e2b.multipart import PartBegun, PartData, PartEnded, Parts, boundary_of
+from atoll.api.compat.e2b.signatures import Signed
 from atoll.api.compat.e2b.unpacking import Gzip
 from atoll.api.stream import body_chunks, until_disconnected
 from atoll.api.v1 import filecontent, guestwords
@@ -304,9 +305,11 @@ async def _admit(ask: Ask, operation: str) -> tuple[str, str | None]:
     path, user = query.get("path", ""), query.get("username", "")
     tokens = ask.control.ingress.tokens
     given = query.get("signature", "")
-    expiration = query.get("signature_expiration", "")
+    signed = Signed(given, query.get("signature_expiration", ""), path, operation, user)
     if not ask.sandbox_id:
-        ask.sandbox_id = _signed_for(ask, given, expiration, path, operation, user)
+        if not given:
+            raise Unauthenticated("missing signature query parameter")
+        ask.sandbox_id = _signed_for(ask, signed)
     ask.principal = await tokens.principal(ask.sandbox_id)
     shown = ask.header(b"x-access-token")
     if shown and tokens.opens(TokenKind.INSIDE, ask.sandbox_id, shown):
@@ -314,18 +317,15 @@ async def _admit(ask: Ask, operation: str) -> tuple[str, str | None]:
     if shown:
         raise Unauthenticated("the access token is wrong")
     token = tokens.mint(TokenKind.INSIDE, ask.sandbox_id)
-    signatures.check(given, expiration, path, operation, user, token, datetime.now(UTC).timestamp())
+    signed.check(token, datetime.now(UTC).timestamp())
     return path, user or None
 
 
-def _signed_for(ask: Ask, given: str, expiration: str, path: str, operation: str, user: str) -> str:
+def _signed_for(ask: Ask, signed: Signed) -> str:
     """The sandbox whose token made this signature: with one address for all, a signed one names none."""
-    if not given:
-        raise Unauthenticated("missing signature query parameter")
     tokens = ask.control.ingress.tokens
     for sandbox_id in tokens.ids_live():
-        token = tokens.mint(TokenKind.INSIDE, sandbox_id)
-        if signatures.matches(given, expiration, path, operation, user, token):
+        if signed.matches(tokens.mint(TokenKind.INSIDE, sandbox_id)):
             return sandbox_id
     raise Unauthenticated("invalid signature")
 
