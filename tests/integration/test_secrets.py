@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from atoll.cli.policy import policy as policy_command
 from atoll.cli.run import run as run_command
+from atoll.client import Output
 from atoll.control.vault import Vault, key_new
 from atoll.model.errors import InvalidArgument
 from atoll.model.policy import HttpRule
@@ -233,6 +234,33 @@ def test_rotation_and_removal_reach_a_running_sandbox(server: Server, servers: U
         sandbox.commands.run(f"{call} -k")
         assert "canary" not in servers.tls.seen[-1]
         assert "atoll-secret-" in servers.tls.seen[-1]
+
+
+def test_a_program_that_ran_before_shows_no_value_that_came_later(server: Server) -> None:
+    """Followed from before the secret until after its removal; its output, read again then, is covered, too."""
+    put(server, "OPEN", value="canary-open-first", hosts=[f"good.test:{TLS_PORT}"], header="X-Key")
+    with server.create(policy=["@web"]) as sandbox:
+        loop = f"echo ready; while read -r _; do curl -sSk {SECURE} | grep -io 'canary-.*'; done"
+        program = sandbox.commands.start(loop, stdin=True)
+        events = iter(program)
+
+        def heard() -> str:
+            text = ""
+            while not text.endswith("\n"):
+                text += next(event.text for event in events if isinstance(event, Output))
+            return text
+
+        assert heard() == "ready\n"
+        sandbox.network.set_secrets(["OPEN"])
+        program.write("\n")
+        assert heard() == "*" * 17 + "\n"
+        put(server, "OPEN", value="canary-open-second", hosts=[f"good.test:{TLS_PORT}"], header="X-Key")
+        program.write("\n")
+        assert heard() == "*" * 18 + "\n"
+        sandbox.network.set_secrets([])
+        program.close_stdin()
+        again = sandbox.commands.attach(program.id).wait().stdout
+    assert again == f"ready\n{'*' * 17}\n{'*' * 18}\n"
 
 
 def test_a_placeholder_goes_nowhere_as_a_value_but_where_it_belongs(server: Server, servers: Upstream) -> None:

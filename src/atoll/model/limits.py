@@ -374,6 +374,7 @@ SECRET_HOSTS_MAX = 64
 SECRET_VALUE_BYTES_MAX = 8 * KIB  # the largest tokens are some kilobytes
 SECRETS_PER_SANDBOX_MAX = 64
 SECRET_MASK_BYTES_MIN = 6  # a shorter value would cover words of ordinary output
+SECRET_PAST_VALUES_MAX = 64  # rotated or taken away, and covered on; each costs a search in all output of the sandbox
 SECRET_HOLD_BYTES_MIN = 4  # output that ends in less than this of a value is shown at once
 
 # --- sandboxes that wait for an owner -------------------------------------------------------------------------------

@@ -148,13 +148,18 @@ def masked(text: bytes, values: Sequence[bytes]) -> bytes:
 
 def held_back(text: bytes, values: Sequence[bytes]) -> int:
     """How many bytes at the end may be the beginning of a value, and must wait for what follows."""
-    longest = 0
-    for value in values:
-        for size in range(min(len(value) - 1, len(text)), limits.SECRET_HOLD_BYTES_MIN - 1, -1):
-            if text.endswith(value[:size]):
-                longest = max(longest, size)
-                break
-    return longest
+    return max((_begun(text, value) for value in values), default=0)
+
+
+def _begun(text: bytes, value: bytes) -> int:
+    """How much of a value, but not all of it, is at the end of a text."""
+    beginning = value[: limits.SECRET_HOLD_BYTES_MIN]
+    at = text.find(beginning, max(0, len(text) - len(value) + 1))
+    while at >= 0:
+        if value.startswith(text[at:]):
+            return len(text) - at
+        at = text.find(beginning, at + 1)
+    return 0
 
 
 def _wrong(why: str) -> InvalidArgument:

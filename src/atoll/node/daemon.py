@@ -15,6 +15,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -310,8 +311,8 @@ class Node(NetworkPort, VolumePort, StatePort):
         await self._introductions.wait(sandbox_id)
         instance = self._awake(sandbox_id)
         with instance.activity.going_on():
-            values = self.secret_values(sandbox_id)
-            asked, skip = unskipped(op, params, values)
+            values = partial(self.secret_values, sandbox_id)
+            asked, skip = unskipped(op, params, values())
             async with instance.operation(op, dict(asked), self._incomings) as stream:
                 yield masked_stream(stream, op, values, skip)
 

@@ -29,6 +29,7 @@ from atoll.node.egress.dns_server import DNS_PORT, DnsServer
 from atoll.node.egress.gate import Gate
 from atoll.node.egress.judge import Bench
 from atoll.node.egress.keepsakes import Keepsakes
+from atoll.node.egress.masking import covered_values
 from atoll.node.egress.proxy import Proxy
 from atoll.node.egress.reports import Reports
 from atoll.node.egress.resolver import Resolver, Server
@@ -72,6 +73,7 @@ class Egress:
         self._waiting = Waiting()
         self._tasks: TaskGroup | None = None
         self._orders: dict[str, NetworkOrder] = {}
+        self._values: dict[str, tuple[bytes, ...]] = {}
         self._posts: dict[str, _Post] = {}
         self._keepsakes = Keepsakes(folder)
         self._reports = Reports()
@@ -124,12 +126,15 @@ class Egress:
     def set(self, sandbox_id: str, order: NetworkOrder) -> None:
         """What holds for a sandbox from now on, also if it sleeps or is still to be made."""
         self._orders[sandbox_id] = order
+        now = [grant.value.reveal().encode("ascii") for grant in order.grants]
+        self._values[sandbox_id] = covered_values(now, self.values(sandbox_id))
         post = self._posts.get(sandbox_id)
         if post is not None:
             post.gate.apply(order)
 
     def forget(self, sandbox_id: str) -> None:
         self._orders.pop(sandbox_id, None)
+        self._values.pop(sandbox_id, None)
         self._keepsakes.forget(sandbox_id)
 
     def sweep(self, living: frozenset[str]) -> None:
@@ -161,8 +166,11 @@ class Egress:
         return {"ca": self._keepsakes.authority(sandbox_id).certificate_pem, "env": env, "files": files}
 
     def values(self, sandbox_id: str) -> tuple[bytes, ...]:
-        """The values that must not be seen in the output of a sandbox's programs."""
-        return tuple(grant.value.reveal().encode("ascii") for grant in self.order(sandbox_id).grants)
+        """The values that must not be seen in the output of a sandbox's programs, also those that it had before.
+
+        As long as they have not changed, they are the same object.
+        """
+        return self._values.get(sandbox_id, ())
 
     def status(self, sandbox_id: str, after: int) -> NetworkStatus:
         return self._gate(sandbox_id).status(after)

@@ -2,14 +2,15 @@
 
 As many asterisks as the value has bytes, so that offsets stay right. Output that ends in the beginning of a value waits
 for what follows; what was shown before is remembered, so that the rest of a value is covered wherever it was cut. Code
-in a context has nobody at a prompt: there the beginning waits for the next output, whatever is told in between. It is a
-courtesy to logs, not a boundary: a program that wants to can encode what it saw.
+in a context has nobody at a prompt: there the beginning waits for the next output, whatever is told in between. Values
+may change while a stream lasts: each message is covered by those of its moment, and by those of before, which programs
+may still hold. It is a courtesy to logs, not a boundary: a program that wants to can encode what it saw.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from atoll.model import limits
@@ -20,15 +21,21 @@ from atoll.wire.node import GuestStream
 _OPERATIONS = ("process.", "contexts.", "shell.")  # those whose bytes are output; files are left as they are
 _ATTACH = "contexts.attach"
 
+Values = tuple[bytes, ...]
+
 
 class _Cover:
     """One stream of bytes, covered as it goes by. It keeps less than the longest value, twice."""
 
-    def __init__(self, values: tuple[bytes, ...]) -> None:
-        self._values = values
-        self._kept_bytes = max(len(value) for value in values) - 1
+    def __init__(self, values: Values) -> None:
         self._shown = b""
         self._waiting = b""
+        self.renew(values)
+
+    def renew(self, values: Values) -> None:
+        """Other values from the next bytes on; what waited goes on waiting for them."""
+        self._values = values
+        self._kept_bytes = max((len(value) for value in values), default=1) - 1
 
     def feed(self, data: bytes) -> bytes:
         """What may be shown now."""
@@ -51,9 +58,10 @@ class _Cover:
 class _Masked:
     """A stream whose output is covered on its way."""
 
-    def __init__(self, stream: GuestStream, values: tuple[bytes, ...]) -> None:
+    def __init__(self, stream: GuestStream, values: Callable[[], Values]) -> None:
         self._stream = stream
-        self._values = values
+        self._known = values
+        self._values = values()
         self._covers: dict[int, _Cover] = {}
         self.send = stream.send
         self.send_control = stream.send_control
@@ -64,6 +72,10 @@ class _Masked:
 
     async def __aiter__(self) -> AsyncIterator[guest.Message]:
         async for message in self._stream:
+            self._renew()
+            if not self._values and not self._covers:
+                yield message
+                continue
             for part in self._rests(message):
                 yield part
             if not isinstance(message, guest.Data):
@@ -74,10 +86,24 @@ class _Masked:
         for part in self._rests(None):
             yield part
 
+    def _renew(self) -> None:
+        """Take up values that have changed since the last message; as long as they have not, they are one object.
+
+        Of a sandbox that is gone nothing is known any more: what it said last is covered as it was before.
+        """
+        values = self._known()
+        if values and values is not self._values:
+            self._values = values
+            for kind, cover in self._covers.items():
+                cover.renew(self._values_in(kind))
+
     def _cover(self, kind: int) -> _Cover:
         if kind not in self._covers:
-            self._covers[kind] = _Cover(self._values)
+            self._covers[kind] = _Cover(self._values_in(kind))
         return self._covers[kind]
+
+    def _values_in(self, _kind: int) -> Values:
+        return self._values
 
     def _rests(self, before: guest.Message | None) -> Iterator[guest.Data]:
         """What waited, as far as it must go on before this message."""
@@ -101,7 +127,7 @@ class _MaskedCode(_Masked):
     They are read again from the beginning, because what was held back of them comes with a later one.
     """
 
-    def __init__(self, stream: GuestStream, values: tuple[bytes, ...], skip: int) -> None:
+    def __init__(self, stream: GuestStream, values: Callable[[], Values], skip: int) -> None:
         super().__init__(stream, values)
         self._skip = skip
 
@@ -121,11 +147,12 @@ class _MaskedCode(_Masked):
             else:
                 yield message
 
-    def _cover(self, kind: int) -> _Cover:
-        if kind == framing.OUTPUT and kind not in self._covers:  # results are JSON, where some characters are escaped
-            spelt = (json.dumps(value.decode("ascii"))[1:-1].encode("ascii") for value in self._values)
-            self._covers[kind] = _Cover(tuple(dict.fromkeys((*self._values, *spelt))))
-        return super()._cover(kind)
+    def _values_in(self, kind: int) -> Values:
+        if kind != framing.OUTPUT:
+            return self._values
+        # Results are JSON, where some characters are escaped.
+        spelt = (json.dumps(value.decode("ascii"))[1:-1].encode("ascii") for value in self._values)
+        return tuple(dict.fromkeys((*self._values, *spelt)))
 
     def _may_wait(self, kind: int, before: guest.Message | None) -> bool:
         """A result is complete before anything else; output before what takes it off the screen, and before the end."""
@@ -147,7 +174,7 @@ def _parts(kind: int, text: bytes) -> Iterator[guest.Data]:
         yield guest.Data(kind, text[start : start + limits.FRAME_BYTES_MAX])
 
 
-def _covered(value: Any, values: tuple[bytes, ...]) -> Any:
+def _covered(value: Any, values: Values) -> Any:
     if isinstance(value, str):
         # Character by character, so that what is no text of bytes stays what it is: values are ASCII.
         for one in values:
@@ -161,14 +188,25 @@ def _covered(value: Any, values: tuple[bytes, ...]) -> Any:
     return value
 
 
-def masked_stream(stream: GuestStream, operation: str, values: tuple[bytes, ...], skip: int = 0) -> GuestStream:
-    """The same operation with its output covered; the same object if there is nothing to cover."""
-    if not values or not operation.startswith(_OPERATIONS):
+def covered_values(now: Sequence[bytes], known: Values) -> Values:
+    """What is covered from now on: the values of this moment, then those of before, the latest first, to a bound.
+
+    Programs may hold a value that was rotated or taken away, and what they said of it can be read again. Nothing
+    changed is the same object.
+    """
+    long_enough = [value for value in now if len(value) >= limits.SECRET_MASK_BYTES_MIN]
+    values = tuple(dict.fromkeys((*long_enough, *known)))[: len(long_enough) + limits.SECRET_PAST_VALUES_MAX]
+    return known if values == known else values
+
+
+def masked_stream(stream: GuestStream, operation: str, values: Callable[[], Values], skip: int = 0) -> GuestStream:
+    """The same operation with its output covered by what `values` gives then; others are the same object."""
+    if not operation.startswith(_OPERATIONS):
         return stream
     return _MaskedCode(stream, values, skip) if operation.startswith("contexts.") else _Masked(stream, values)
 
 
-def unskipped(operation: str, params: Mapping[str, Any], values: tuple[bytes, ...]) -> tuple[Mapping[str, Any], int]:
+def unskipped(operation: str, params: Mapping[str, Any], values: Values) -> tuple[Mapping[str, Any], int]:
     """What to ask the guest, and how many events to leave out of what it says: see `_MaskedCode`."""
     skip = params.get("skip") if operation == _ATTACH and values else None
     return ({**params, "skip": 0}, skip) if isinstance(skip, int) and skip > 0 else (params, 0)

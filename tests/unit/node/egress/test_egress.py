@@ -8,6 +8,7 @@ import pytest
 
 from atoll.model.errors import NotFound
 from atoll.model.policy import Policy, compile_policy
+from atoll.model.secret import Grant, Hidden, Secret
 from atoll.node.egress.egress import Egress
 from atoll.node.egress.keepsakes import Keepsakes
 from atoll.wire.network import NetworkOrder, Trial
@@ -37,3 +38,21 @@ async def test_a_sandbox_that_sleeps_is_judged_by_its_order_and_by_what_it_has_m
     assert caught.value.code == "ask_not_found"
     egress.forget("sb1")
     kept.forget("sb1")
+
+
+async def test_values_that_a_sandbox_had_are_covered_until_it_is_gone() -> None:
+    """Rotation and removal take none away; an order that changes no value gives the same object, for a cheap look."""
+    egress = Egress()
+    egress.set("sb1", NetworkOrder(grants=(grant("canary-first"),)))
+    egress.set("sb1", NetworkOrder(grants=(grant("canary-second"),)))
+    values = egress.values("sb1")
+    assert values == (b"canary-second", b"canary-first")
+    egress.set("sb1", NetworkOrder())
+    assert egress.values("sb1") is values
+    egress.forget("sb1")
+    assert egress.values("sb1") == ()
+
+
+def grant(value: str) -> Grant:
+    secret = Secret("TOKEN", ("a.test",)).checked()
+    return Grant(secret, secret.rules(), "atoll-secret-" + "0" * 32, Hidden(value))
