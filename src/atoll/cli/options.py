@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
@@ -130,11 +131,41 @@ def _quota_options(command: Command, quotas: dict[str, tuple[type, str]]) -> Com
     return cast(Command, wrapped)
 
 
+class PolicyFile(click.ParamType[dict[str, Any]]):
+    """The fields of a policy, from a file of this machine in JSON."""
+
+    name = "FILE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any]:
+        import msgspec
+
+        if isinstance(value, dict):
+            return value
+        try:
+            return msgspec.json.decode(Path(value).read_bytes(), type=dict[str, Any])
+        except OSError as error:
+            self.fail(f"{value}: {error.strerror}", param, ctx)
+        except msgspec.MsgspecError as error:
+            self.fail(f"{value} is not a policy in JSON: {error}", param, ctx)
+
+
 def network_options(command: Command) -> Command:
-    """What a new sandbox may reach and which secrets it gets."""
-    secret = click.option("--secret", "secrets", multiple=True, metavar="NAME", help="A secret that it gets.")
-    allow = click.option("--allow", multiple=True, metavar="RULE", help="A host that it may reach; again for more.")
-    return allow(secret(command))
+    """What a new sandbox may reach, as one `policy` or None, and which secrets it gets."""
+
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, allow: tuple[str, ...], policy: dict[str, Any] | None, **options: Any) -> Any:
+        if allow:
+            policy = {**(policy or {}), "allow": list(allow)}
+        return command(*arguments, policy=policy, **options)
+
+    options = [
+        click.option("--allow", multiple=True, metavar="RULE", help="A host that it may reach; again for more."),
+        click.option("--policy", type=PolicyFile(), help="A policy in JSON; --allow takes the place of its own."),
+        click.option("--secret", "secrets", multiple=True, metavar="NAME", help="A secret that it gets."),
+    ]
+    for option in reversed(options):
+        option(wrapped)
+    return cast(Command, wrapped)
 
 
 def creation_options(command: Command) -> Command:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from atoll.cli.find import find
+from atoll.cli.options import PolicyFile
 from atoll.cli.output import amount, json_option, print_json, print_table
 from atoll.cli.policyhosts import proposed
 from atoll.client import Sandbox
@@ -43,9 +44,9 @@ def show(identity: str, as_json: bool) -> None:
 @click.option("--bytes-max", type=click.IntRange(0), help="Bytes in all, both ways.")
 @click.option("--rate", "rate_bytes_per_s", type=click.IntRange(1), help="Bytes a second, both ways.")
 @click.option("--connections-max", type=click.IntRange(1), help="Connections at once.")
-@click.option("--file", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A policy in JSON.")
+@click.option("--file", "file", type=PolicyFile(), help="A policy in JSON.")
 @json_option
-def set_(identity: str, file: Path | None, as_json: bool, **options: Any) -> None:
+def set_(identity: str, file: dict[str, Any] | None, as_json: bool, **options: Any) -> None:
     """Replace the policy. What is not said has its default; without any rule nothing is reached.
 
     \b
@@ -53,9 +54,8 @@ def set_(identity: str, file: Path | None, as_json: bool, **options: Any) -> Non
         atoll policy set ID --mode public --deny 10.0.0.0/8
     """
     given = {name: _listed(value) for name, value in options.items() if value not in (None, ())}
-    fields = _fields(file) if file is not None else {}
     with _found(identity) as found:
-        _print_policy(found.network.set_policy({**fields, **given}), as_json)
+        _print_policy(found.network.set_policy({**(file or {}), **given}), as_json)
 
 
 @policy.command()
@@ -169,13 +169,6 @@ class _Found:
 
 def _found(identity: str) -> _Found:
     return _Found(identity)
-
-
-def _fields(file: Path) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise click.UsageError(f"{file} is not a policy in JSON: {error}") from None
 
 
 def _listed(value: Any) -> Any:

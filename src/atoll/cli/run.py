@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -48,7 +49,7 @@ def run(
     save: Path | None,
     keep: bool,
     env: tuple[tuple[str, str], ...],
-    allow: tuple[str, ...],
+    policy: dict[str, Any] | None,
     secrets: tuple[str, ...],
     template: str,
     cpu: float | None,
@@ -74,8 +75,8 @@ def run(
     text = with_arguments(script.read_text() if script else code, language, script.name if script else "", arguments)
     shown = Shown(save or Path())
     if rm:
-        if keep or disk or allow or secrets:
-            raise click.UsageError("--rm does not go with --keep, --disk, --allow or --secret")
+        if keep or disk or policy is not None or secrets:
+            raise click.UsageError("--rm does not go with --keep, --disk, --allow, --policy or --secret")
         done = evaluate(
             text,
             language=language,
@@ -94,7 +95,7 @@ def run(
     sandbox = Sandbox.create(
         template,
         env=dict(env),
-        policy=allow or None,
+        policy=policy,
         secrets=secrets,
         cpu=cpu,
         memory=memory,

@@ -72,7 +72,7 @@ def create(
     on_budget: str,
     disk_only: bool,
     volumes: tuple[tuple[str, str], ...],
-    allow: tuple[str, ...],
+    policy: dict[str, Any] | None,
     secrets: tuple[str, ...],
     env: tuple[tuple[str, str], ...],
     template: str,
@@ -103,7 +103,7 @@ def create(
         on_budget=on_budget,
         with_memory=not disk_only,
         volumes=dict(volumes),
-        policy=allow or None,
+        policy=policy,
         secrets=secrets,
     )
     if as_json:

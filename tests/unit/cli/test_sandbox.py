@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -193,3 +194,36 @@ def test_of_a_snapshot_the_disk_alone(served: Run) -> None:
     made = served("sandbox", "create", "-t", snapshot, "--disk-only")
     assert (made.returncode, made.stderr) == (0, "")
     assert served("sandbox", "kill", one, made.stdout.strip()).returncode == 0
+
+
+def test_a_sandbox_is_created_with_the_policy_of_a_file(served: Run, tmp_path: Path) -> None:
+    """All that a policy can say, and not hosts alone; what is said beside it takes the place of its own."""
+    path = tmp_path / "policy.json"
+    path.write_text('{"mode": "public", "deny": ["a.test"], "allow": ["b.test"], "bytes_max": 1000}')
+    for options, allow in (([], ["b.test"]), (["--allow", "c.test"], ["c.test"])):
+        made = served("sandbox", "create", "-t", "base", "--policy", str(path), *options).stdout.strip()
+        policy = json.loads(served("policy", "show", made, "--json").stdout)
+        assert (policy["mode"], policy["deny"], policy["bytes_max"]) == ("public", ["a.test"], 1000)
+        assert policy["allow"] == allow
+        served("sandbox", "kill", made)
+
+
+@pytest.mark.parametrize("text", ["{", '["b.test"]', None])
+@pytest.mark.parametrize("command", [["sandbox", "create"], ["run", "1"], ["run", "--rm", "1"], ["policy", "set", "x"]])
+def test_a_file_that_is_no_policy_is_refused_before_anything_is_asked(
+    served: Run, tmp_path: Path, command: list[str], text: str | None
+) -> None:
+    path = tmp_path / "policy.json"
+    if text is not None:
+        path.write_text(text)
+    option = "--file" if command[0] == "policy" else "--policy"
+    refused = served(*command, option, str(path), ATOLL_URL="http://127.0.0.1:1")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert str(path) in refused.stderr
+
+
+def test_code_that_is_run_in_one_call_has_no_policy(served: Run, tmp_path: Path) -> None:
+    path = tmp_path / "policy.json"
+    path.write_text("{}")
+    refused = served("run", "--rm", "--policy", str(path), "1")
+    assert (refused.returncode, "--policy" in refused.stderr) == (2, True)

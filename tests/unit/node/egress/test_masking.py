@@ -218,7 +218,7 @@ def test_values_of_before_are_covered_on_and_the_oldest_of_many_are_given_up() -
     assert covered_values([VALUE], first) is first
     assert covered_values([], first) is first, "taken away"
     assert covered_values([b"second-9c1"], first) == (b"second-9c1", VALUE)
-    values = first
+    values = covered_values([VALUE], ())
     for number in range(limits.SECRET_PAST_VALUES_MAX + 1):
         values = covered_values([b"value-%d" % number], values)
     assert len(values) == limits.SECRET_PAST_VALUES_MAX + 1
