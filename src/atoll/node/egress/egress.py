@@ -184,7 +184,8 @@ class Egress:
         host, port = trial.host, trial.port
         if not 1 <= port <= 65535:
             raise InvalidArgument("a port is between 1 and 65535", code="invalid_port")
-        verdict, addresses = await self._bench.test(gate, host, port)
+        early = gate.refuse_early()
+        verdict, addresses = (Verdict(False, early), ()) if early else await self._bench.test(gate, host, port)
         rules = gate.order.rules.http_rules(host)
         if verdict.allowed and trial.path and request_refusal(rules, trial.method, trial.path):
             verdict = Verdict(False, "http_rule", rules[0].host)
