@@ -113,6 +113,26 @@ def test_a_change_of_access_cuts_what_is_open(server: Server, sandbox: Sandbox) 
         assert is_open(by_key)
 
 
+def test_what_is_open_by_a_link_ends_with_it(server: Server, sandbox: Sandbox) -> None:
+    """A connection that speaks something else, which could last for ever. An answer that has begun comes to its end."""
+    host = name_of(sandbox)
+    token = sandbox.ports.link(8000, expires_s=2).headers["X-Atoll-Token"]
+    by_link, _, _ = handshake(server, host, "/ws", X_Atoll_Token=token)
+    by_key, _, _ = handshake(server, host, "/ws", X_API_Key=server.key)
+    address = urlsplit(server.url)
+    with by_link, by_key, socket.create_connection((str(address.hostname), address.port), timeout=20) as answer:
+        answer.sendall(f"GET /big HTTP/1.1\r\nHost: {host}\r\nX-Atoll-Token: {token}\r\n\r\n".encode())
+        assert answer.recv(15) == b"HTTP/1.1 200 OK"
+        assert is_open(by_link)
+        assert hung_up(by_link)
+        assert ask(server, host, X_Atoll_Token=token)[0] == 403
+        assert is_open(by_key)
+        got = 0
+        while got < 20_000_000 and (part := answer.recv(1 << 20)):
+            got += len(part)
+        assert got >= 20_000_000
+
+
 def test_a_revoked_key_takes_its_connections_with_it(server: Server, sandbox: Sandbox) -> None:
     """Through a port and through a tunnel. Positive control: another key's stay."""
     made = server.request("POST", "/v1/keys", json={"name": "short", "scopes": ["read", "write"]}).json()

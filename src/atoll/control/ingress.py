@@ -6,6 +6,7 @@ another owner is not.
 
 from __future__ import annotations
 
+import math
 import secrets
 import socket
 import time
@@ -37,6 +38,8 @@ from atoll.wire.node import NodePort
 
 OWNER = "owner"
 """The right of a caller who has shown the key to the API itself."""
+LINK = "link"
+"""The right of a caller who has shown a link's token, until the link ends."""
 
 Authenticate = Callable[[str], Awaitable[Principal]]
 Awake = Callable[[Sandbox], Awaitable[Sandbox]]
@@ -169,7 +172,12 @@ class Ingress:
         """One of the connections that a sandbox, and the server, may have at a time."""
         if admission.key_id in self._cut_keys:  # while it waited for its sandbox
             raise Unauthenticated("the API key has been revoked", code="key_revoked")
-        return self._visits.begin(admission)
+        return self._visits.begin(admission, self._link_left_s(admission))
+
+    def _link_left_s(self, admission: Admission) -> float:
+        if admission.by != LINK:
+            return math.inf
+        return porttoken.expiry_s(admission.knock.token) - self._clock.now().timestamp()
 
     def stands_still(self, visit: Visit) -> bool:
         """Whether the sandbox has been put in standby since the connection began. It costs a look at memory."""
@@ -205,7 +213,7 @@ class Ingress:
         if knock.token and self.tokens.opens(TokenKind.PORTS, knock.sandbox_id, knock.token):
             return "token", ""
         if knock.token and self._link_opens(knock, access):
-            return "link", ""
+            return LINK, ""
         return "key", await self._check_key(knock, owner)
 
     def _link_opens(self, knock: Knock, access: PortAccess) -> bool:

@@ -2,10 +2,15 @@
 
 There is a bound on how many a sandbox, an owner and the server have at a time. Each ends in the audit log of the
 sandbox's owner, and so does each that was not let in.
+
+A link has an end. An answer that was begun before goes on for a while, as a download does anywhere; a connection that
+was upgraded, which could last for ever, ends with the link. How long that is off is measured when the visit begins, by
+the clock that nobody sets.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -56,10 +61,19 @@ class Visit:
     protocol: str = "http"
     bytes_in: int = 0
     bytes_out: int = 0
+    link_ends_s: float = math.inf
+    """When the link that opened it does, by the loop's clock."""
+    was_cut: bool = False
 
     def cut(self) -> None:
         """End it now, whatever it is doing."""
+        self.was_cut = True
         self.scope.cancel()
+
+    def upgraded(self) -> None:
+        """From now on it is no answer, which comes to an end by itself."""
+        self.protocol = "upgrade"
+        self.scope.deadline = self.link_ends_s
 
 
 class Visits:
@@ -80,14 +94,17 @@ class Visits:
         return [visit for visits in self._open.values() for visit in visits if visit.admission.key_id == key_id]
 
     @contextmanager
-    def begin(self, admission: Admission) -> Iterator[Visit]:
-        """A visit while the block lasts; Forbidden (access_changed) if it was cut."""
-        visit = Visit(admission)
+    def begin(self, admission: Admission, link_left_s: float = math.inf) -> Iterator[Visit]:
+        """A visit while the block lasts; Forbidden if it was cut (access_changed), or outlasted its link."""
+        visit = Visit(admission, link_ends_s=anyio.current_time() + link_left_s)
+        visit.scope.deadline = visit.link_ends_s + limits.INGRESS_ANSWER_AFTER_LINK_S
         result = OK
         try:
             with self._placed(visit):
                 with visit.scope:
                     yield visit
+                if visit.scope.cancelled_caught and not visit.was_cut:
+                    raise Forbidden("the link expired while a connection was open by it", code="port_link_refused")
                 if visit.scope.cancelled_caught:
                     raise Forbidden("who may reach this port was changed", code=CUT)
         except AtollError as error:

@@ -51,6 +51,9 @@ INGRESS_CONNECTIONS_PER_SANDBOX_MAX = 256  # through published ports at a time: 
 INGRESS_CONNECTIONS_MAX = 4096  # of all sandboxes: two descriptors each
 INGRESS_OWNER_TIMES_FREE = 3  # one owner has at most so many times what is free: three quarters of all, if alone
 INGRESS_EVENTS_IN_TURN = 64  # of one connection, out of one read, before others have their turn
+INGRESS_ANSWER_AFTER_LINK_S = (
+    3600.0  # an answer begun in time goes on after its link's end, as long as large files take
+)
 INGRESS_IDLE_S_MAX = 3600.0  # a connection through a port on which nothing came for this long is taken for dead
 INGRESS_UPLOAD_PAUSE_S_MAX = 900.0  # a caller who says nothing for this long in the middle of a request is gone
 INGRESS_ANSWER_BYTES = 64 * KIB  # what a caller has TRANSFER_STALL_S_MAX for: the slowest has half a KiB a second

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from contextlib import ExitStack
+from functools import partial
 
 import anyio
 import pytest
@@ -241,6 +242,39 @@ async def test_a_change_cuts_those_who_would_not_be_let_in_now(world: World) -> 
         await ingress.access_change(world.me, sandbox_id, PORT + 1, public=False)
         await anyio.wait_all_tasks_blocked()
         assert set(ended) == {"link", "anybody"}
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_was_upgraded_ends_with_its_link_and_an_answer_a_while_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Positive control: who came with a key, and as anybody, stays. How long is left is no matter of a clock set."""
+    monkeypatch.setattr(limits, "INGRESS_ANSWER_AFTER_LINK_S", 0.2)
+    ingress = with_keys(world)
+    sandbox_id = await made(world)
+    link = await ingress.link(world.me, sandbox_id, PORT, 60)
+    ended: list[tuple[str, str]] = []
+
+    async def stay(name: str, knock: Knock, *, upgraded: bool) -> None:
+        try:
+            with ingress.visit(await ingress.admit(knock)) as visit:
+                if upgraded:
+                    visit.upgraded()
+                await anyio.sleep_forever()
+        except Forbidden as error:
+            ended.append((name, error.code))
+
+    assert link.expires_at is not None
+    await world.clock.advance((link.expires_at - world.clock.now()).total_seconds() - 0.1)
+    async with anyio.create_task_group() as tasks:
+        by_link = Knock(sandbox_id, PORT, token=link.token)
+        tasks.start_soon(partial(stay, "answer", by_link, upgraded=False))
+        tasks.start_soon(partial(stay, "socket", by_link, upgraded=True))
+        tasks.start_soon(partial(stay, "key", Knock(sandbox_id, PORT, "mine"), upgraded=True))
+        with anyio.fail_after(10):
+            while len(ended) < 2:
+                await anyio.sleep(0.01)
+        assert ended == [("socket", "port_link_refused"), ("answer", "port_link_refused")]
         tasks.cancel_scope.cancel()
 
 

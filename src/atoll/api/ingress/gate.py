@@ -68,7 +68,7 @@ class Gate:
             try:
                 await passage.run(Upstream(sock))
                 if passage.switched is not None:
-                    visit.protocol = "upgrade"
+                    visit.upgraded()
                     await tunnel.join(passage.switched, sock, visit, self._ingress)
             finally:
                 sock.close()
