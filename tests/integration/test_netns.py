@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import resource
+import socket
+import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from typing import Any
 import anyio
 import pytest
 
+from atoll.model import limits
 from atoll.model.errors import Internal
 from atoll.node.names import NETNS_FOLDER, HostNames
 from atoll.node.network import namespaces, netns, plan
@@ -57,8 +61,53 @@ def test_the_rules_are_in_the_kernel(pair: Pair) -> None:
     anyio.run(netns.pair_create, pair)
     listing = ["ip", "netns", "exec", pair.outer, "nft", "list", "ruleset"]
     found = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
-    assert found.count("policy drop") == 2
+    assert found.count("policy drop") == 3
     assert found.count("redirect to") == 2
+
+
+SYN, ACK = 0x02, 0x10
+INSIDE, OUTSIDE = socket.inet_aton(plan.INNER_ADDRESS), socket.inet_aton("203.0.113.9")
+FLOODS = [(socket.IPPROTO_TCP, SYN), (socket.IPPROTO_TCP, ACK), (socket.IPPROTO_UDP, 53), (socket.IPPROTO_UDP, 443)]
+
+
+def packet(port: int, protocol: int, kind: int) -> bytes:
+    """What a sandbox that writes its packets itself can send, from this port to a place outside."""
+    body = struct.pack("!HHHH", port, kind, 8, 0)
+    if protocol == socket.IPPROTO_TCP:
+        words = (port, 443, 0, 1, 0, 1 if kind == ACK else 0, 5 << 12 | kind, 1024)
+        rest = sum(words) + sum(struct.unpack("!HHHH", INSIDE + OUTSIDE)) + protocol + 20
+        body = struct.pack("!8HHH", *words, 0xFFFF - (rest % 0xFFFF), 0)
+    return struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(body), 0, 0, 64, protocol, 0, INSIDE, OUTSIDE) + body
+
+
+def test_a_flood_from_inside_leaves_little_in_the_kernels_memory(pair: Pair) -> None:
+    """Of each kind one packet from each of 20,000 ports; and all the same a connection goes through soon after."""
+    anyio.run(netns.pair_create, pair)
+    network = netns.Network(pair)
+    begin_s = time.monotonic()
+    with namespaces.opened(pair.inner) as inner, namespaces.inside(inner):
+        raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    with raw, network.listen_tcp(plan.PROXY_PORT) as proxy:
+        for protocol, kind in FLOODS:
+            for port in range(20_000, 40_000):
+                raw.sendto(packet(port, protocol, kind), ("203.0.113.9", 0))
+        took_s = time.monotonic() - begin_s
+        held = tracked(pair)
+        assert 0 < held < 4000 + took_s * (limits.NETWORK_SYNS_PER_S + limits.NETWORK_QUESTIONS_PER_S)
+        with namespaces.opened(pair.inner) as inner, namespaces.inside(inner):
+            client = socket.socket()
+        with client:
+            client.settimeout(10)
+            client.connect(("203.0.113.9", 443))
+            proxy.settimeout(10)
+            proxy.accept()[0].close()
+    network.close()
+
+
+def tracked(pair: Pair) -> int:
+    """How many connections the kernel remembers."""
+    with namespaces.opened(pair.outer) as outer, namespaces.inside(outer):
+        return int(Path("/proc/sys/net/netfilter/nf_conntrack_count").read_text())
 
 
 def test_it_does_not_matter_how_many_files_are_open(pair: Pair) -> None:

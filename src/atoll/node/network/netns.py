@@ -118,6 +118,8 @@ def _outer_setup(inner: int, inner_mac: str) -> None:
     # By the program: its library waits with select(), which ends a process that has more than 1,024 files open. What a
     # thread starts in a namespace is in that namespace.
     spawn.run(["nft", "-f", "-"], stdin=plan.rules().encode())
+    # Now the kernel tracks connections here, if it did not before.
+    (Path("/proc/sys") / plan.FORGOTTEN_AFTER).write_text(str(limits.NETWORK_UNANSWERED_S))
 
 
 def _inner_setup() -> None:

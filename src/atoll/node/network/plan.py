@@ -10,6 +10,10 @@ The outer one is joined to nothing: not to the host, not to another sandbox. So 
 unless we listen there. Whatever TCP connection the sandbox opens is redirected to our proxy, and every DNS question to
 our server; while the server is away, nobody takes them. The rules drop all the rest, also what is addressed to the
 outer namespace itself; answers to connections that we opened come through.
+
+The kernel remembers what it redirects, a few hundred bytes for each, in a table whose room all sandboxes share. So the
+rest is dropped before that, new connections and questions beyond a rate, too, and a connection that gets no further
+than its first packet is soon forgotten. What belongs to no connection is let through: it is told so at once.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from atoll.model import limits
 from atoll.node.names import NETNS_FOLDER, HostNames
 
 INNER_ADDRESS = "10.0.0.2"
@@ -26,6 +31,8 @@ INNER_LINK = "eth0"
 OUTER_LINK = "gate"
 OUTER_MAC = "02:00:0a:00:00:01"
 PROXY_PORT = 15001  # in the outer namespace, where nobody else listens
+FORGOTTEN_AFTER = "net/netfilter/nf_conntrack_tcp_timeout_syn_sent"
+"""Where a namespace is told for how many seconds it remembers a connection that got no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +66,39 @@ class Pair:
 
 def rules() -> str:
     """The nftables rules of an outer namespace: TCP and DNS to us, answers in, nothing else, and nothing through."""
+    inside = f"iifname {OUTER_LINK} ip saddr {INNER_ADDRESS}"
+    syns = _rate(limits.NETWORK_SYNS_PER_S, limits.NETWORK_SYNS_AT_ONCE)
+    questions = _rate(limits.NETWORK_QUESTIONS_PER_S, limits.NETWORK_QUESTIONS_PER_S)
     return f"""\
 table inet atoll
 delete table inet atoll
 table inet atoll {{
+    chain early {{
+        type filter hook prerouting priority raw; policy drop;
+        iif lo accept
+        {inside} tcp flags & (fin|syn|rst|ack) == syn {syns} drop
+        {inside} meta l4proto tcp accept
+        {inside} udp dport 53 {questions} drop
+        {inside} udp dport 53 accept
+    }}
     chain prerouting {{
         type nat hook prerouting priority dstnat;
-        iifname {OUTER_LINK} ip saddr {INNER_ADDRESS} meta l4proto tcp redirect to :{PROXY_PORT}
-        iifname {OUTER_LINK} ip saddr {INNER_ADDRESS} udp dport 53 redirect to :53
+        {inside} meta l4proto tcp redirect to :{PROXY_PORT}
+        {inside} udp dport 53 redirect to :53
     }}
     chain input {{
         type filter hook input priority filter; policy drop;
         iif lo accept
         ct state established,related accept
-        iifname {OUTER_LINK} ip saddr {INNER_ADDRESS} tcp dport {PROXY_PORT} accept
-        iifname {OUTER_LINK} ip saddr {INNER_ADDRESS} udp dport 53 accept
+        {inside} tcp dport {PROXY_PORT} accept
+        {inside} udp dport 53 accept
     }}
     chain forward {{
         type filter hook forward priority filter; policy drop;
     }}
 }}
 """
+
+
+def _rate(per_s: int, at_once: int) -> str:
+    return f"limit rate over {per_s}/second burst {at_once} packets"
