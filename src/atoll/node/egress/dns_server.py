@@ -2,7 +2,8 @@
 
 Whatever server a program inside addresses, its question ends here. Questions beyond a rate are dropped, as a network
 drops them, and are not even read before the next second: a flood of them costs the server next to nothing. Each answer
-is built anew, so nothing but addresses comes in this way, and nothing but names goes out.
+is built anew, so nothing but addresses comes in this way, and nothing but names goes out. A question that is not
+refused counts with its answer as bytes of the sandbox; one whose bytes are spent is told nothing more.
 """
 
 from __future__ import annotations
@@ -125,22 +126,29 @@ class DnsServer:
             return b""
         self._open += 1
         try:
-            return await self._answer_question(question)
+            return await self._answer_question(question, len(message))
         finally:
             self._open -= 1
 
-    async def _answer_question(self, question: Question) -> bytes:
+    async def _answer_question(self, question: Question, question_bytes: int) -> bytes:
         try:
             name = normal_name(question.name)
         except InvalidArgument:
             return build_answer(question, NO_SUCH_NAME)
         if question.klass != CLASS_IN:
             return build_answer(question, REFUSED)
+        if self._gate.over_cap():
+            self._gate.note("lookup", name=name, reason="bytes_cap")
+            return build_answer(question, REFUSED)
         code, addresses, ttl_s = await self._bench.lookup(self._gate, name)
         if code not in (NO_ERROR, NO_SUCH_NAME, REFUSED, SERVER_FAILED):
             code = SERVER_FAILED
         # Of a name that exists only addresses of IPv4 are told; for the rest it has nothing.
-        return build_answer(question, code, addresses if question.kind == TYPE_A else (), ttl_s)
+        answer = build_answer(question, code, addresses if question.kind == TYPE_A else (), ttl_s)
+        if code != REFUSED:
+            # Where a rate is set the next bytes of a connection wait for these: a client would not wait for an answer.
+            self._gate.count_any(up=question_bytes, down=len(answer))
+        return answer
 
 
 def _drop_waiting(sock: socket.socket) -> None:

@@ -174,7 +174,7 @@ class Gate:
             return "policy_changed"
         if not flow.looked_inside and self._must_be_looked_at(flow):
             return "policy_changed"
-        if self._over_cap():
+        if self.over_cap():
             return "bytes_cap"
         return ""
 
@@ -212,9 +212,10 @@ class Gate:
             return "network_off"
         if len(self.flows) >= self.order.rules.policy.connections_max:
             return "connections_max"
-        return "bytes_cap" if self._over_cap() else ""
+        return "bytes_cap" if self.over_cap() else ""
 
-    def _over_cap(self) -> bool:
+    def over_cap(self) -> bool:
+        """Whether all bytes that may move have moved."""
         cap = self.order.rules.policy.bytes_max
         return cap is not None and self.traffic.total >= cap
 
@@ -222,10 +223,14 @@ class Gate:
         """Count bytes before they go on; how many seconds they wait where a rate is set. A cap ends all."""
         flow.bytes_up += up
         flow.bytes_down += down
+        return self.count_any(up=up, down=down)
+
+    def count_any(self, *, up: int = 0, down: int = 0) -> float:
+        """The same of what belongs to no connection, such as a question to DNS and its answer."""
         self.traffic.add(up=up, down=down)
-        if self._over_cap():
-            for other in self.flows:
-                other.cut("bytes_cap")
+        if self.over_cap():
+            for flow in self.flows:
+                flow.cut("bytes_cap")
         rate = self.order.rules.policy.rate_bytes_per_s
         return self._bucket.take(up + down, rate) if rate is not None else 0.0
 

@@ -6,19 +6,22 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 from types import SimpleNamespace
 
 import anyio
 import pytest
 
 from atoll.model import limits
+from atoll.model.policy import Policy, compile_policy
 from atoll.node.egress import dns_server
 from atoll.node.egress.channel import Plain
-from atoll.node.egress.dns_message import REFUSED, build_query
+from atoll.node.egress.dns_message import NO_ERROR, REFUSED, Answer, build_query
 from atoll.node.egress.dns_server import DnsServer
-from atoll.node.egress.gate import Gate
+from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.judge import Bench
 from atoll.node.egress.resolver import Resolver
+from atoll.wire.network import NetworkEvent, NetworkOrder
 
 pytestmark = pytest.mark.anyio
 
@@ -118,6 +121,49 @@ async def test_datagrams_beyond_the_rate_are_not_even_read(
         with contextlib.suppress(BlockingIOError):
             assert not near.recv(1)
         tasks.cancel_scope.cancel()
+
+
+class Known(Resolver):
+    """Knows every name, without asking anybody."""
+
+    async def resolve(self, name: str) -> Answer:
+        return Answer(NO_ERROR, False, (IPv4Address("9.9.9.9"),), 60)
+
+
+async def test_questions_count_as_bytes_and_are_refused_when_those_are_spent() -> None:
+    """Also where no connection was ever made: a name can carry what is to get out. A refused one goes nowhere."""
+    told: list[NetworkEvent] = []
+    gate = Gate("sb1", lambda _, event: told.append(event))
+    server = DnsServer(gate, Bench(Known(), ()))
+    gate.apply(NetworkOrder(compile_policy(Policy(allow=("*.open.test",), bytes_max=200), {})))
+    assert (await server._answer(build_query(7, "other.test")))[3] & 15 == REFUSED
+    assert gate.traffic.total == 0
+    question = build_query(7, "a.open.test")
+    moved = 0
+    while gate.traffic.total < 200:
+        answer = await server._answer(question)
+        moved += len(question) + len(answer)
+        assert answer[3] & 15 == NO_ERROR
+        assert gate.traffic.total == moved
+    assert (await server._answer(question))[3] & 15 == REFUSED
+    assert gate.traffic.total == moved
+    assert (told[-1].kind, told[-1].name, told[-1].reason) == ("lookup", "a.open.test", "bytes_cap")
+
+
+async def test_the_last_question_that_may_be_asked_ends_what_is_open_and_others_wait_for_its_bytes() -> None:
+    gate = Gate("sb1", lambda *_: None)
+    server = DnsServer(gate, Bench(Known(), ()))
+    policy = Policy(allow=("*.open.test",), bytes_max=100_000, rate_bytes_per_s=1024)
+    gate.apply(NetworkOrder(compile_policy(policy, {})))
+    flow = Flow(IPv4Address("9.9.9.9"), 443, anyio.CancelScope(), 0.0)
+    gate.opened(flow)
+    for _ in range(100):
+        await server._answer(build_query(7, "a.open.test"))
+    assert gate.count(flow, up=1) > 1
+    assert flow.cut_reason == ""
+    gate.traffic.add(up=99_990 - gate.traffic.total, down=0)
+    await server._answer(build_query(7, "a.open.test"))
+    assert flow.cut_reason == "bytes_cap"
 
 
 def is_readable(sock: socket.socket) -> bool:
