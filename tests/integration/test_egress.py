@@ -223,6 +223,7 @@ def test_only_tcp_and_dns_get_anywhere(gate: Stage, servers: Upstream) -> None:
         "try: print(s.recv(10))\nexcept OSError as e: print('nothing')"
     )
     assert "nothing" in gate.python(udp)
+    assert gate.status().packets_dropped > 0
     ping = (
         "import socket; s=socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP); s.settimeout(0.5)\n"
         f"s.sendto(b'\\x08\\0\\xf7\\xff\\0\\0\\0\\0', ('{WEB}', 0))\n"

@@ -150,6 +150,33 @@ def test_http2_is_looked_at_stream_by_stream(gate: Stage, servers: Upstream, tmp
     assert all("private" not in request and "twin" not in request for request in servers.h2_seen)
 
 
+def test_over_http2_a_placeholder_stays_one_elsewhere_wherever_it_stands(
+    gate: Stage, servers: Upstream, tmp_path: Path
+) -> None:
+    """In a header, the query and basic authentication, to a host that is not its own. The control: each to its own."""
+    secret = Secret("TOKEN", (f"good.test:{H2_PORT}",), query=True, basic=True).checked()
+    put_in = Grant(secret, secret.rules(), PLACEHOLDER, Hidden(VALUE))
+    gate.allow(f"good.test:{H2_PORT}", f"twin.test:{H2_PORT}", inspect=True, grants=(put_in,))
+    trust = (*trusting(gate, tmp_path), "--http2", "-w", "%{http_version}")
+    ways = {
+        ("/x", "-H", f"X-Key: {PLACEHOLDER}"): (PLACEHOLDER, VALUE),
+        (f"/x?key={PLACEHOLDER}",): (PLACEHOLDER, VALUE),
+        ("/x", "-u", f"me:{PLACEHOLDER}"): (in_basic(PLACEHOLDER), in_basic(VALUE)),
+    }
+    for (path, *options), (stayed, came) in ways.items():
+        for host, there, elsewhere in (("twin.test", stayed, came), ("good.test", came, stayed)):
+            said = gate.curl(f"https://{host}:{H2_PORT}{path}", *trust, *options)
+            assert said.endswith("\n2")
+            assert there in said
+            assert elsewhere not in said
+    told = [(event.kind, event.name, event.secret) for event in gate.status().events if event.secret]
+    assert told == [("secret_strayed", "twin.test", "TOKEN"), ("secret_used", "good.test", "TOKEN")] * len(ways)
+
+
+def in_basic(password: str) -> str:
+    return base64.b64encode(f"me:{password}".encode()).decode()
+
+
 # --- through the whole server, in a real sandbox ---
 
 

@@ -92,7 +92,8 @@ def log(identity: str, as_json: bool) -> None:
     print_table(
         ("AT", "WHAT", "HOST", "PORT", "DECISION", "WHY", "UP", "DOWN"), [_row(event) for event in status.events]
     )
-    click.echo(f"{amount(status.bytes_up)} up, {amount(status.bytes_down)} down, {status.refused_total} refused")
+    refused = f"{status.refused_total} refused, {status.packets_dropped} packets dropped"
+    click.echo(f"{amount(status.bytes_up)} up, {amount(status.bytes_down)} down, {refused}")
 
 
 @policy.command()

@@ -69,6 +69,8 @@ class NetworkStatus:
     connections_open: int = 0
     connections_total: int = 0
     refused_total: int = 0
+    packets_dropped: int = 0
+    """By the kernel, since the sandbox last woke: neither TCP nor a question to DNS, or too many."""
     asks: tuple[Ask, ...] = ()
     events: tuple[NetworkEvent, ...] = field(default=())
 

@@ -11,7 +11,7 @@ import functools
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +173,8 @@ class Egress:
         return self._values.get(sandbox_id, ())
 
     def status(self, sandbox_id: str, after: int) -> NetworkStatus:
-        return self._gate(sandbox_id).status(after)
+        status, post = self._gate(sandbox_id).status(after), self._posts.get(sandbox_id)
+        return replace(status, packets_dropped=post.network.packets_dropped()) if post else status
 
     def answer(self, sandbox_id: str, ask_id: str, allowed: bool) -> Ask:
         return self._gate(sandbox_id).answer(ask_id, allowed)

@@ -1,7 +1,8 @@
-"""The kernel's own protocol for links, addresses and routes (rtnetlink), as far as a pair of namespaces needs it.
+"""The kernel's own protocol for links, addresses, routes and counters, as far as a pair of namespaces needs it.
 
 A message is a header, a fixed body and attributes, each padded to four bytes. The builders are pure; `Route`
-sends one and waits for the kernel's verdict. Numbers are those of linux/rtnetlink.h, if_link.h, if_addr.h and veth.h.
+sends one and waits for the kernel's verdict. Numbers are those of linux/rtnetlink.h, if_link.h, if_addr.h, veth.h and
+netfilter/nf_tables.h.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _LINK_NEW, _ADDRESS_NEW, _ROUTE_NEW = 16, 20, 24
 _UP = 0x1
 _TABLE_MAIN, _STATIC, _UNICAST = 254, 4, 1
 _ANSWER_BYTES = 8192
+_NETLINK_NETFILTER, _OBJECT_NEW, _OBJECT_GET = 12, 10 << 8 | 18, 10 << 8 | 19
+_FAMILY_INET, _OBJECT_COUNTER = 1, 1
 
 
 def attribute(kind: int, value: bytes) -> bytes:
@@ -48,6 +51,37 @@ def address(index: int, ip: str, prefix_bits: int) -> bytes:
 def default_route(via: str) -> bytes:
     head = _ROUTE.pack(socket.AF_INET, 0, 0, 0, _TABLE_MAIN, _STATIC, 0, _UNICAST, 0)
     return head + attribute(5, socket.inet_aton(via))
+
+
+def counter(table: str, name: str) -> bytes:
+    """A named counter of a table of rules."""
+    named = attribute(1, table.encode() + b"\0") + attribute(2, name.encode() + b"\0")
+    return struct.pack("=BBH", _FAMILY_INET, 0, 0) + named + attribute(3, struct.pack(">I", _OBJECT_COUNTER))
+
+
+def packets(answer: bytes) -> int:
+    """How many packets a counter has seen, by the kernel's answer; none if there is no such counter."""
+    if len(answer) < _HEADER.size + 4 or _HEADER.unpack_from(answer)[1] != _OBJECT_NEW:
+        return 0
+    data = _attributes(answer[_HEADER.size + 4 :]).get(4, b"")
+    return int.from_bytes(_attributes(data).get(2, b""))
+
+
+def _attributes(raw: bytes) -> dict[int, bytes]:
+    found, at = {}, 0
+    while at + 4 <= len(raw):
+        length, kind = struct.unpack_from("=HH", raw, at)
+        found[kind & 0x3FFF] = raw[at + 4 : at + length]
+        at += max(4, length + -length % 4)
+    return found
+
+
+def counted(table: str, name: str) -> int:
+    """The packets of a counter in the network namespace of this thread; the kernel answers within the call."""
+    body = counter(table, name)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER) as sock:
+        sock.send(_HEADER.pack(_HEADER.size + len(body), _OBJECT_GET, _REQUEST, 1, 0) + body)
+        return packets(sock.recv(_ANSWER_BYTES))
 
 
 def verdict(answer: bytes) -> int:

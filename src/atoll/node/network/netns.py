@@ -55,6 +55,13 @@ class Network:
             sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         return _bound(sock, port, 0)
 
+    def packets_dropped(self) -> int:
+        """How many packets of the sandbox were none that it may send, or too many."""
+        if self._outer_fd < 0:
+            return 0
+        with namespaces.inside(self._outer_fd):
+            return netlink.counted(plan.TABLE, plan.DROPPED)
+
     def dial_begin(self, port: int) -> socket.socket:
         """A connection to a port of the sandbox that is on its way; whether it arrives is seen when it is used."""
         sock = self.socket_open()

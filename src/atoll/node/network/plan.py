@@ -31,6 +31,7 @@ INNER_LINK = "eth0"
 OUTER_LINK = "gate"
 OUTER_MAC = "02:00:0a:00:00:01"
 PROXY_PORT = 15001  # in the outer namespace, where nobody else listens
+TABLE, DROPPED = "atoll", "dropped"  # the rules, and the counter of what they drop first
 FORGOTTEN_AFTER = "net/netfilter/nf_conntrack_tcp_timeout_syn_sent"
 """Where a namespace is told for how many seconds it remembers a connection that got no answer."""
 
@@ -70,16 +71,19 @@ def rules() -> str:
     syns = _rate(limits.NETWORK_SYNS_PER_S, limits.NETWORK_SYNS_AT_ONCE)
     questions = _rate(limits.NETWORK_QUESTIONS_PER_S, limits.NETWORK_QUESTIONS_PER_S)
     return f"""\
-table inet atoll
-delete table inet atoll
-table inet atoll {{
+table inet {TABLE}
+delete table inet {TABLE}
+table inet {TABLE} {{
+    counter {DROPPED} {{
+    }}
     chain early {{
         type filter hook prerouting priority raw; policy drop;
         iif lo accept
-        {inside} tcp flags & (fin|syn|rst|ack) == syn {syns} drop
+        {inside} tcp flags & (fin|syn|rst|ack) == syn {syns} counter name {DROPPED} drop
         {inside} meta l4proto tcp accept
-        {inside} udp dport 53 {questions} drop
+        {inside} udp dport 53 {questions} counter name {DROPPED} drop
         {inside} udp dport 53 accept
+        counter name {DROPPED}
     }}
     chain prerouting {{
         type nat hook prerouting priority dstnat;

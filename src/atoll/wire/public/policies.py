@@ -186,6 +186,7 @@ class NetworkView(Answer):
     refused_total: int
     asks: list[AskView]
     events: list[NetworkEventView]
+    packets_dropped: int = 0
 
     @classmethod
     def of(cls, status: NetworkStatus) -> NetworkView:
@@ -195,6 +196,7 @@ class NetworkView(Answer):
             connections_open=status.connections_open,
             connections_total=status.connections_total,
             refused_total=status.refused_total,
+            packets_dropped=status.packets_dropped,
             asks=[AskView(id=a.id, host=a.host, port=a.port, asked_at=a.asked_at) for a in status.asks],
             events=[NetworkEventView.of(event) for event in status.events],
         )

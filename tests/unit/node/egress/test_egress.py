@@ -69,6 +69,7 @@ async def test_a_trial_knows_that_there_are_as_many_connections_as_there_may_be(
         egress.start(tasks)
         egress.set("sb1", NetworkOrder(compile_policy(Policy(allow=(f"{PUBLIC}:80",), connections_max=1), {})))
         await egress.open("sb1", cast(Network, _Here()))
+        assert egress.status("sb1", 0).packets_dropped == 3
         gate = egress._gate("sb1")
         flow = Flow(IPv4Address(PUBLIC), 80, anyio.CancelScope(), 0.0)
         gate.opened(flow)
@@ -83,6 +84,9 @@ class _Here:
 
     def listen_tcp(self, _port: int) -> socket.socket:
         return socket.create_server(("127.0.0.1", 0))
+
+    def packets_dropped(self) -> int:
+        return 3
 
     def listen_udp(self, _port: int) -> socket.socket:
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

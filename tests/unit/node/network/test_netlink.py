@@ -34,6 +34,17 @@ def test_the_kernels_verdict_is_an_error_number() -> None:
     assert netlink.verdict(struct.pack("=IHHIIi", 20, 2, 0, 1, 0, 0)) == 0
 
 
+def test_the_packets_of_a_counter_are_read_from_the_kernels_answer() -> None:
+    """Of one that is not there, as in a namespace from before it was, there are none; nor in what is no answer."""
+    data = netlink.attribute(1, (900).to_bytes(8)) + netlink.attribute(2, (7).to_bytes(8))
+    body = bytes(4) + netlink.attribute(1, b"atoll\0") + netlink.attribute(4 | 0x8000, data)
+    answer = struct.pack("=IHHII", 16 + len(body), 10 << 8 | 18, 0, 1, 0) + body
+    assert netlink.packets(answer) == 7
+    assert netlink.packets(struct.pack("=IHHIIi", 20, 2, 0, 1, 0, -errno.ENOENT)) == 0
+    assert netlink.packets(b"") == 0
+    assert all(netlink.packets(answer[:size]) in (0, 7) for size in range(len(answer)))
+
+
 @pytest.mark.parametrize("answer", [b"", b"\0" * 12, struct.pack("=IHHIIi", 20, 3, 0, 1, 0, 0)])
 def test_an_answer_that_is_none_is_an_error(answer: bytes) -> None:
     with pytest.raises(OSError, match="did not answer"):

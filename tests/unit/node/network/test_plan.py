@@ -26,14 +26,15 @@ def test_what_the_sandbox_opens_ends_at_our_own_sockets() -> None:
 
 def test_what_is_not_for_us_and_what_is_too_much_is_dropped_before_the_kernel_remembers_it() -> None:
     """Well above the rates that the proxy and the server of DNS have themselves; what the sandbox answers is no SYN."""
-    inside = "iifname gate ip saddr 10.0.0.2"
+    inside, dropped = "iifname gate ip saddr 10.0.0.2", "packets counter name dropped drop"
     assert chain("early") == [
         "type filter hook prerouting priority raw; policy drop;",
         "iif lo accept",
-        f"{inside} tcp flags & (fin|syn|rst|ack) == syn limit rate over 500/second burst 2000 packets drop",
+        f"{inside} tcp flags & (fin|syn|rst|ack) == syn limit rate over 500/second burst 2000 {dropped}",
         f"{inside} meta l4proto tcp accept",
-        f"{inside} udp dport 53 limit rate over 400/second burst 400 packets drop",
+        f"{inside} udp dport 53 limit rate over 400/second burst 400 {dropped}",
         f"{inside} udp dport 53 accept",
+        "counter name dropped",
     ]
     assert limits.NETWORK_SYNS_PER_S >= 2 * limits.EGRESS_TAKEN_PER_S
     assert limits.NETWORK_SYNS_AT_ONCE >= 2 * limits.EGRESS_TAKEN_AT_ONCE
