@@ -23,6 +23,7 @@ from atoll.model.errors import NotFound
 from atoll.model.policy import Mode, Verdict, decide
 from atoll.model.secret import Grant
 from atoll.node.egress.allowance import Allowance
+from atoll.node.egress.places import Places
 from atoll.node.egress.sniff import Kind
 from atoll.node.egress.traffic import Traffic
 from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus
@@ -53,6 +54,9 @@ class Flow:
     cut_reason: str = ""
     answered: bool = False
     """The client was told why in its own protocol, so it is not cut off before it has read that."""
+    owner: str = ""
+    places: int = 0
+    """How many it has taken, and from whose share."""
     bytes_up: int = 0
     bytes_down: int = 0
     pieces: int = 0
@@ -127,13 +131,18 @@ class Gate:
     """All that decides about one sandbox's network."""
 
     def __init__(
-        self, sandbox_id: str, report: Callable[[str, NetworkEvent], None], traffic: Traffic | None = None
+        self,
+        sandbox_id: str,
+        report: Callable[[str, NetworkEvent], None],
+        traffic: Traffic | None = None,
+        places: Places | None = None,
     ) -> None:
         self.sandbox_id = sandbox_id
         self.order = NetworkOrder()
         self.pins = Pins()
         self.flows: set[Flow] = set()
         self.traffic = traffic or Traffic()
+        self._places = places or Places()
         self._report = report
         self._bucket = Bucket()
         self._events: deque[NetworkEvent] = deque(maxlen=limits.CONNECTION_EVENTS_MAX)
@@ -212,6 +221,8 @@ class Gate:
             return "network_off"
         if len(self.flows) >= self.order.rules.policy.connections_max:
             return "connections_max"
+        if not self._places.has(self.order.owner):
+            return "too_many_connections"
         return "bytes_cap" if self._over_cap() else ""
 
     def _over_cap(self) -> bool:
@@ -276,9 +287,24 @@ class Gate:
     def opened(self, flow: Flow) -> None:
         self.flows.add(flow)
         self._connections_total += 1
+        flow.owner = self.order.owner
+        self._take_places(flow, 1)
+
+    def may_cost(self, flow: Flow, places: int) -> bool:
+        """Whether there are so many places for a connection that costs more than it did; if so it has them now."""
+        more = places - flow.places
+        if not self._places.has(flow.owner, more):
+            return False
+        self._take_places(flow, more)
+        return True
+
+    def _take_places(self, flow: Flow, count: int) -> None:
+        self._places.take(flow.owner, count)
+        flow.places += count
 
     def ended(self, flow: Flow) -> None:
         self.flows.discard(flow)
+        self._take_places(flow, -flow.places)
         verdict = flow.verdict
         allowed = verdict.allowed and not flow.cut_reason
         if not allowed:

@@ -1,8 +1,9 @@
 """HTTP/2 looked at: every stream is judged by its head; bodies and trailers pass, with the windows of both ends joined.
 
 A byte is acknowledged to the one end when it has gone to the other, so what waits here is bounded by the windows that
-we offer. What is not bytes of a body has bounds of its own: what one read may cause before it must have gone out, what
-is remembered of streams that ended, settings, trailers, and words that carry nothing (`wire/http2.py`).
+we offer. They are small at first, and grow with what passes as far as the `Buffer` that all share still promises more.
+What is not bytes of a body has bounds of its own: what one read may cause before it must have gone out, what is
+remembered of streams that ended, settings, trailers, and words that carry nothing (`wire/http2.py`).
 
 The proxy speaks HTTP/2 to the sandbox only where the server beyond speaks it too: nothing is translated.
 """
@@ -10,7 +11,7 @@ The proxy speaks HTTP/2 to the sandbox only where the server beyond speaks it to
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 import anyio
@@ -22,6 +23,7 @@ import h2.exceptions
 import h2.settings
 
 from atoll.model import limits
+from atoll.node.egress.buffer import Buffer
 from atoll.node.egress.channel import Channel
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.inject import Headers
@@ -45,8 +47,9 @@ class _Waiting:
 class _Side:
     """One end: its channel, its state, and what waits for its window."""
 
-    def __init__(self, channel: Channel, *, client: bool) -> None:
+    def __init__(self, channel: Channel, buffer: Buffer, *, client: bool) -> None:
         self.channel = channel
+        self._buffer = buffer
         config = h2.config.H2Configuration(client_side=client, header_encoding=None)
         self.state = State(config)
         self.twins: dict[int, int] = {}
@@ -55,6 +58,8 @@ class _Side:
         """Streams on which we have said all at this end; one that is ended twice is an error to the library."""
         self._out = bytearray()
         self._flushing = anyio.Lock()
+        self._promised_bytes = 0
+        self._passed_bytes = 0
         values = {
             _SettingCode.ENABLE_PUSH: 0,
             _SettingCode.MAX_CONCURRENT_STREAMS: limits.HTTP2_STREAMS_MAX,
@@ -63,7 +68,25 @@ class _Side:
         }
         self.state.local_settings = h2.settings.Settings(client=client, initial_values=values)
         self.state.initiate_connection()
-        self.state.increment_flow_control_window(limits.HTTP2_WINDOW_BYTES)
+
+    def passed(self, size_bytes: int) -> None:
+        """So much of what this end has sent is on its way; an end of which all is soon gone may send more at a time."""
+        self._passed_bytes += size_bytes
+        window = self.state.window_bytes
+        if self._passed_bytes < window or window >= limits.HTTP2_WINDOW_BYTES:
+            return
+        self._passed_bytes = 0
+        more = self._buffer.promise(min(window, limits.HTTP2_WINDOW_BYTES - window))
+        if more:
+            self._promised_bytes += more
+            self.state.widen(more)
+
+    def forget(self) -> None:
+        """It is over: nothing of it waits any more, and nothing will come."""
+        self._buffer.waits(-sum(len(waiting.data) for waiting in self.waiting.values()))
+        self.waiting.clear()
+        self._buffer.release(self._promised_bytes)
+        self._promised_bytes = 0
 
     def gather(self) -> int:
         """Take what is to go out from the state; how many bytes wait for it now."""
@@ -74,27 +97,36 @@ class _Side:
         async with self._flushing:
             while self.gather():
                 data, self._out = bytes(self._out), bytearray()
-                await self.channel.send(data)
+                with self._buffer.holding(len(data)):
+                    await self.channel.send(data)
 
 
 class _Bridge:
     """Two ends of one connection, stream by stream."""
 
     def __init__(
-        self, gate: Gate, flow: Flow, site: Site, inside: Channel, outside: Channel, idleness: Idleness
+        self,
+        gate: Gate,
+        flow: Flow,
+        site: Site,
+        inside: Channel,
+        outside: Channel,
+        buffer: Buffer,
+        idleness: Idleness,
     ) -> None:
         self._gate = gate
+        self._buffer = buffer
         self._idleness = idleness
         self._flow = flow
         self._site = site
         self._purse = Purse(time.monotonic())
-        self.guest = _Side(inside, client=False)
-        self.server = _Side(outside, client=True)
+        self.guest = _Side(inside, buffer, client=False)
+        self.server = _Side(outside, buffer, client=True)
 
     async def pump(self, source: _Side, target: _Side, count: Callable[[int], Awaitable[None]]) -> None:
         """Take what one end says until it has said all."""
         while True:
-            data = await source.channel.receive()
+            data = await source.channel.receive(self._buffer.look_bytes)
             if not data:
                 return
             self._idleness.moved()
@@ -110,7 +142,7 @@ class _Bridge:
                 raise h2.exceptions.ProtocolError("much is said, and nothing of it matters")
             self._take(event, source, target)
             # Some bytes may be a hundred requests, each of which grows on its way.
-            if source.gather() + target.gather() > limits.HTTP2_OUT_BYTES_MAX:
+            if source.gather() + target.gather() > min(limits.HTTP2_OUT_BYTES_MAX, self._buffer.piece_bytes):
                 await source.flush()
                 await target.flush()
             if number % limits.EGRESS_EVENTS_IN_TURN == 0:
@@ -182,9 +214,10 @@ class _Bridge:
         try:
             self.guest.state.send_headers(stream_id, headers)
             self.guest.waiting[stream_id] = _Waiting(bytearray(body), ended=True)
+            self._buffer.waits(len(body))
             self._send(self.guest, self.server, stream_id)
         except _NOT_ENDED:
-            self.guest.waiting.pop(stream_id, None)
+            self._drop(self.guest, self.server, stream_id)
 
     def _answer(self, event: h2.events.ResponseReceived | h2.events.InformationalResponseReceived) -> None:
         stream_id = self.server.twins.get(event.stream_id or 0)
@@ -205,11 +238,14 @@ class _Bridge:
             _acknowledge(source, counted - len(data), stream_id)  # padding
         if data:
             target.waiting.setdefault(twin, _Waiting()).data += data
+            self._buffer.waits(len(data))
             self._send(target, source, twin)
 
     def _trailers(self, event: h2.events.TrailersReceived, source: _Side, target: _Side) -> None:
         stream_id, headers = event.stream_id or 0, list(event.headers or [])
-        if sum(len(name) + len(value) for name, value in headers) > limits.HTTP2_TRAILERS_BYTES_MAX:
+        waiting = sum(_size(waiting.trailers or ()) for waiting in target.waiting.values())
+        size = _size(headers)
+        if size > limits.HTTP2_TRAILERS_BYTES_MAX or waiting + size > limits.HTTP2_TRAILERS_WAITING_BYTES_MAX:
             self._give_up(source, target, stream_id, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
             self._reset(source, stream_id, h2.errors.ErrorCodes.ENHANCE_YOUR_CALM)
             return
@@ -237,8 +273,10 @@ class _Bridge:
                 target.state.send_data(stream_id, part)
                 self._purse.spoke()
                 del waiting.data[: len(part)]
+                self._buffer.waits(-len(part))
                 if origin is not None:
                     _acknowledge(source, len(part), origin)
+                    source.passed(len(part))
             if waiting.ended:
                 del target.waiting[stream_id]
                 self._finish(target, source, stream_id)
@@ -270,7 +308,10 @@ class _Bridge:
     def _drop(self, side: _Side, other: _Side, stream_id: int) -> None:
         """Forget what waits for a stream. Where it came from it counts as taken, or the connection's window shrinks."""
         waiting, origin = side.waiting.pop(stream_id, None), side.twins.get(stream_id)
-        if waiting is not None and waiting.data and origin is not None:
+        if waiting is None or not waiting.data:
+            return
+        self._buffer.waits(-len(waiting.data))
+        if origin is not None:
             _acknowledge(other, len(waiting.data), origin)
 
     def _reset(self, target: _Side, stream_id: int, code: object) -> None:
@@ -284,6 +325,10 @@ class _Bridge:
             return  # it has ended there already
 
 
+def _size(headers: Iterable[tuple[bytes, bytes]]) -> int:
+    return sum(len(name) + len(value) for name, value in headers)
+
+
 def _acknowledge(side: _Side, size_bytes: int, stream_id: int) -> None:
     try:
         side.state.acknowledge_received_data(size_bytes, stream_id)
@@ -291,10 +336,15 @@ def _acknowledge(side: _Side, size_bytes: int, stream_id: int) -> None:
         return  # the stream has ended; the connection's part of it is done
 
 
-async def serve(gate: Gate, flow: Flow, inside: Channel, outside: Channel, site: Site) -> None:
+async def serve(gate: Gate, flow: Flow, inside: Channel, outside: Channel, site: Site, buffer: Buffer) -> None:
     """Serve one connection until either end has said all, or nothing moves on it any more."""
     with ended_when_idle() as idleness:
-        await _serve(_Bridge(gate, flow, site, inside, outside, idleness), flow)
+        bridge = _Bridge(gate, flow, site, inside, outside, buffer, idleness)
+        try:
+            await _serve(bridge, flow)
+        finally:
+            bridge.guest.forget()
+            bridge.server.forget()
 
 
 async def _serve(bridge: _Bridge, flow: Flow) -> None:

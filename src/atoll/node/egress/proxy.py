@@ -273,9 +273,12 @@ class Proxy:
 
         site = Site(flow.name, flow.address, flow.port, tls=outside is not None, connect=connect)
         if outside is not None and outside.protocol == H2:
-            await http2.serve(self._gate, flow, inside, outside, site)
+            if not self._gate.may_cost(flow, limits.EGRESS_HTTP2_PLACES):
+                flow.cut_reason = "too_many_connections"
+                return
+            await http2.serve(self._gate, flow, inside, outside, site, self._buffer)
         else:
-            await http1.serve(self._gate, flow, inside, site)
+            await http1.serve(self._gate, flow, inside, site, self._buffer)
         await inside.send_end()
         if flow.answered:
             await _drained(inside)

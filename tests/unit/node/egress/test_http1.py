@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atoll.model import limits
 from atoll.model.policy import HttpRule, Policy, compile_policy
+from atoll.node.egress.buffer import Buffer, Waiting
 from atoll.node.egress.channel import Channel, Plain
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.http1 import _judge, serve
@@ -34,6 +36,10 @@ def no_connection() -> Awaitable[Channel]:
 
 
 SITE = Site("good.test", ADDRESS, 80, tls=False, connect=no_connection)
+
+
+def new_buffer() -> Buffer:
+    return Buffer(memoryview(bytearray(limits.EGRESS_CHUNK_BYTES)), Waiting())
 
 
 def gate(*rules: HttpRule) -> Gate:
@@ -141,8 +147,49 @@ async def test_chunks_of_one_byte_leave_others_their_turn() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(other)
         flow = Flow(ADDRESS, 80, tasks.cancel_scope, 0.0)
-        await serve(gate(), flow, Plain(inside), Site("good.test", ADDRESS, 80, tls=False, connect=connect))
+        site = Site("good.test", ADDRESS, 80, tls=False, connect=connect)
+        await serve(gate(), flow, Plain(inside), site, new_buffer())
         tasks.cancel_scope.cancel()
     for sock in (client, inside, outside, server):
         sock.close()
     assert turns > 4000 // 64
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_scarce", [True, False])
+async def test_what_a_client_does_not_take_is_counted_and_is_little_where_little_is_left(
+    is_scarce: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer without end to a client that is deaf; when it has gone, nothing of it is left."""
+    if is_scarce:
+        monkeypatch.setattr(limits, "EGRESS_WAITING_BYTES_MAX", 0)
+    buffer = new_buffer()
+    client, inside = socket.socketpair()
+    outside, server = socket.socketpair()
+    for sock in (inside, outside, server):
+        sock.setblocking(False)
+    client.sendall(b"GET / HTTP/1.1\r\nHost: good.test\r\n\r\n")
+    server.send(b"HTTP/1.1 200 OK\r\n\r\n")
+
+    async def connect() -> Channel:
+        return Plain(outside)
+
+    async with anyio.create_task_group() as tasks:
+        flow = Flow(ADDRESS, 80, tasks.cancel_scope, 0.0)
+        site = Site("good.test", ADDRESS, 80, tls=False, connect=connect)
+        tasks.start_soon(serve, gate(), flow, Plain(inside), site, buffer)
+        still = 0
+        while still < 5:
+            try:
+                still = 0 if server.send(bytes(limits.MIB)) else still
+            except BlockingIOError:
+                still += 1
+            await anyio.sleep(0.005)
+        waits = buffer.waiting_bytes
+        tasks.cancel_scope.cancel()
+    for sock in (client, inside, outside, server):
+        sock.close()
+    framing = 64
+    assert 0 < waits <= (limits.EGRESS_PIECE_BYTES_MIN if is_scarce else limits.EGRESS_LOOK_BYTES) + framing
+    assert is_scarce or waits > limits.EGRESS_PIECE_BYTES_MIN + framing
+    assert buffer.waiting_bytes == 0
