@@ -184,9 +184,9 @@ class _Bridge:
         pseudo = {name: value for name, value in head if name.startswith(b":")}
         headers = [(name, value) for name, value in head if not name.startswith(b":")]
         hosts = [pseudo.get(b":authority", b""), *(value for name, value in headers if name == b"host")]
-        asked = Asked(pseudo.get(b":method", b""), pseudo.get(b":path", b""), hosts, headers)
         strange = b":protocol" in pseudo or pseudo.get(b":scheme") != b"https"
-        refusal, rewritten = ("bad_request", None) if strange else judge(self._gate, self._site, asked)
+        asked = Asked(pseudo.get(b":method", b""), pseudo.get(b":path", b""), hosts, headers, strange)
+        refusal, rewritten = judge(self._gate, self._site, asked)
         if rewritten is None:
             self._refuse(stream_id, refusal)
             return

@@ -18,7 +18,7 @@ import pytest
 from hyperframe.frame import DataFrame, SettingsFrame
 
 from atoll.model import limits
-from atoll.model.policy import Policy, compile_policy
+from atoll.model.policy import HttpRule, Policy, compile_policy
 from atoll.node.egress.buffer import Buffer, Waiting
 from atoll.node.egress.channel import Plain
 from atoll.node.egress.gate import Flow, Gate
@@ -82,6 +82,15 @@ class Stage:
         """Bytes of bodies that wait at either end."""
         sides = (self.bridge.guest, self.bridge.server)
         return sum(len(waiting.data) for side in sides for waiting in side.waiting.values())
+
+    def rule(self, *rules: HttpRule) -> None:
+        """Other rules for requests, from now on."""
+        self.bridge._gate.apply(NetworkOrder(compile_policy(Policy(allow=("good.test",), http=rules), {})))
+
+    def refused(self) -> list[tuple[str, str]]:
+        """What was told of requests that were refused: why, and which."""
+        events = self.bridge._gate.status(0).events
+        return [(event.reason, event.request) for event in events if event.request]
 
     def remembered(self) -> list[int]:
         """How many streams each end has in each of its books."""
@@ -312,6 +321,36 @@ async def test_a_peer_may_not_have_us_remember_more_heads_than_usual(stage: Stag
         await stage.settle()
     assert encoder.header_table._current_size <= limits.HTTP2_TABLE_BYTES_MAX
     assert not stage.ended
+
+
+# --- refusals, and rules that change ---
+
+
+def head(path: str, method: str = "GET", host: str = "good.test") -> list[tuple[bytes, bytes]]:
+    return [
+        (b":method", method.encode()),
+        (b":path", path.encode()),
+        (b":scheme", b"https"),
+        (b":authority", host.encode()),
+    ]
+
+
+async def test_every_refusal_is_told(stage: Stage) -> None:
+    """And nothing of what is not: the control is the last one."""
+    stage.rule(HttpRule("good.test", path_prefixes=("/pub",)))
+    await stage.ask(head("/private?secret=x"))
+    await stage.ask(head("/pub", host="other.test"))
+    await stage.ask(head("/pub", method="X" * 60_000))
+    await stage.ask([(name, b"ftp" if name == b":scheme" else value) for name, value in head("/pub")])
+    await stage.ask(head("/pub/fine"))
+    await stage.settle()
+    assert stage.refused() == [
+        ("http_rule", "GET /private"),
+        ("host_mismatch", "GET /pub"),
+        ("bad_request", "X" * 32 + " /pub"),
+        ("bad_request", "GET /pub"),
+    ]
+    await stage.server.hear(lambda: stage.server.streams(h2.events.RequestReceived))
 
 
 # --- all connections together ---
