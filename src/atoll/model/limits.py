@@ -342,6 +342,7 @@ HELLO_BYTES_MAX = 16 * KIB  # a ClientHello; one record
 HELLO_RECORDS_MAX = 32  # that one is cut into: clients send one, and each costs a look
 EGRESS_LOOKS_MAX = 64  # at a beginning that comes in pieces
 HTTP_HEAD_BYTES_MAX = 64 * KIB  # the head of a request or an answer that is looked at
+HTTP_PATH_KEPT_CHARS_MAX = 1024  # of a request, until its end; a hundred of them on each connection
 HTTP2_STREAMS_MAX = 100  # requests at once on one connection
 HTTP2_OUT_BYTES_MAX = 256 * KIB  # that one read may cause before they must have gone out
 EGRESS_EVENTS_IN_TURN = 64  # of one connection that is looked at, before others have their turn

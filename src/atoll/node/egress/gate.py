@@ -26,6 +26,7 @@ from atoll.node.egress.allowance import Allowance
 from atoll.node.egress.places import Places
 from atoll.node.egress.sniff import Kind
 from atoll.node.egress.traffic import Traffic
+from atoll.node.egress.underway import Underway
 from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus
 
 _FAKE_FIRST = int(IPv4Address("198.18.0.1"))
@@ -51,6 +52,8 @@ class Flow:
     in_judgement: bool = False
     """Nothing of it has passed yet, and nothing will before it is judged by the rules of that moment."""
     looked_inside: bool = False
+    underway: dict[int, Underway] = field(default_factory=dict)
+    """What was asked on it, where we look inside, and has not ended; by stream where there are streams."""
     cut_reason: str = ""
     answered: bool = False
     """The client was told why in its own protocol, so it is not cut off before it has read that."""
@@ -166,6 +169,15 @@ class Gate:
             reason = "" if flow.in_judgement else self._objection(flow)
             if reason:
                 flow.cut(reason)
+            else:
+                self._end_refused(flow)
+
+    def _end_refused(self, flow: Flow) -> None:
+        """Of a connection that may stay end what is under way on it and may not."""
+        rules = self.order.rules.http_rules(flow.name) if flow.name else []
+        for request in list(flow.underway.values()):
+            if not request.is_allowed(rules):
+                request.end()
 
     def still_allows(self, flow: Flow) -> bool:
         """Whether what was said of a connection holds by the rules of this moment."""

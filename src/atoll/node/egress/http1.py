@@ -22,12 +22,12 @@ from atoll.node.egress.inject import Headers
 from atoll.node.egress.passage import Idleness, ended_when_idle
 from atoll.node.egress.relay import relay
 from atoll.node.egress.requests import STATUS, Asked, Site, authority, judge, words
+from atoll.node.egress.underway import may_switch, underway
 
 _HOP_BY_HOP = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"te", b"trailer", b"http2-settings"}
 )
 _FOR_PROXIES = re.compile(rb"https?://([^/?#]*)(.*)", re.DOTALL)
-_HTTP_AGAIN = (b"h2", b"http/", b"tls/")  # protocols in which requests go on that nobody would judge
 _Count = Callable[[int], Awaitable[None]]
 
 
@@ -91,6 +91,7 @@ async def _serve(gate: Gate, flow: Flow, inside: Channel, site: Site, buffer: Bu
                 flow.cut_reason = refusal
                 await _refuse(guest, flow, refusal)
                 return
+            _begin(flow, head)
             outside = outside or _Half(await site.connect(), h11.CLIENT, count_down, buffer)
             await _exchange(guest, outside, head)
             if outside.state.our_state is h11.SWITCHED_PROTOCOL:
@@ -101,6 +102,7 @@ async def _serve(gate: Gate, flow: Flow, inside: Channel, site: Site, buffer: Bu
                 return
             if guest.state.their_state is not h11.DONE or outside.state.our_state is not h11.DONE:
                 return
+            flow.underway.clear()
             guest.state.start_next_cycle()
             outside.state.start_next_cycle()
     except h11.RemoteProtocolError:
@@ -133,13 +135,15 @@ def _end_to_end(headers: Headers, *, only_websocket: bool) -> Headers:
     dropped = {b"upgrade", *_HOP_BY_HOP, *((b"content-length",) if chunked else ())}
     kept = [(name, value) for name, value in headers if name not in dropped]
     wanted = [part.strip() for name, value in headers if name == b"upgrade" for part in value.split(b",")]
-    wanted = [word for word in wanted if _may_switch(word.lower(), only_websocket)]
+    wanted = [word for word in wanted if may_switch(word.lower(), only_websocket=only_websocket)]
     return [*kept, (b"upgrade", b", ".join(wanted)), (b"connection", b"upgrade")] if wanted else kept
 
 
-def _may_switch(protocol: bytes, only_websocket: bool) -> bool:
-    """Whether a client may propose this protocol; what is said in it afterwards is nobody's to judge."""
-    return protocol == b"websocket" if only_websocket else bool(protocol) and not protocol.startswith(_HTTP_AGAIN)
+def _begin(flow: Flow, head: h11.Request) -> None:
+    """Keep what is asked until it has ended: by other rules it would end at once, and the connection with it."""
+    proposed = [value.lower() for name, value in head.headers if name == b"upgrade"]
+    protocols = tuple(word.strip() for value in proposed for word in value.split(b","))
+    flow.underway[0] = underway(head.method, head.target, lambda: flow.cut("policy_changed"), protocols)
 
 
 async def _exchange(guest: _Half, outside: _Half, head: h11.Request) -> None:

@@ -28,7 +28,8 @@ from atoll.node.egress.channel import Channel
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.inject import Headers
 from atoll.node.egress.passage import Idleness, ended_when_idle
-from atoll.node.egress.requests import STATUS, Asked, Site, judge, words
+from atoll.node.egress.requests import STATUS, Asked, Site, judge, note_refused, words
+from atoll.node.egress.underway import underway
 from atoll.wire.http2 import Purse, State
 
 _SettingCode = h2.settings.SettingCodes
@@ -120,6 +121,7 @@ class _Bridge:
         self._flow = flow
         self._site = site
         self._purse = Purse(time.monotonic())
+        self._is_cut = anyio.Event()
         self.guest = _Side(inside, buffer, client=False)
         self.server = _Side(outside, buffer, client=True)
 
@@ -202,6 +204,23 @@ class _Bridge:
         self.guest.twins[stream_id], self.server.twins[twin] = twin, stream_id
         if ended:
             self.server.finished.add(twin)
+        self._flow.underway[stream_id] = underway(asked.method, asked.target, lambda: self._cut(stream_id))
+
+    def _cut(self, stream_id: int) -> None:
+        """The rules of this moment do not allow what is under way on a stream; the others go on."""
+        request = self._flow.underway[stream_id]
+        note_refused(self._gate, self._site, request.method, request.path, "policy_changed")
+        self._give_up(self.guest, self.server, stream_id, h2.errors.ErrorCodes.CANCEL)
+        self._reset(self.guest, stream_id, h2.errors.ErrorCodes.CANCEL)
+        self._is_cut.set()
+
+    async def tell_cuts(self) -> None:
+        """Tell both ends of streams that were cut, though neither of them says anything."""
+        while True:
+            await self._is_cut.wait()
+            self._is_cut = anyio.Event()
+            await self.guest.flush()
+            await self.server.flush()
 
     def _refuse(self, stream_id: int, reason: str) -> None:
         body = words(reason)
@@ -294,6 +313,7 @@ class _Bridge:
             del target.twins[stream_id]
             source.twins.pop(origin, None)
             source.finished.discard(origin)
+            self._flow.underway.pop(stream_id if target is self.guest else origin, None)
         elif origin is not None:
             target.finished.add(stream_id)
 
@@ -317,7 +337,8 @@ class _Bridge:
     def _reset(self, target: _Side, stream_id: int, code: object) -> None:
         source = self.guest if target is self.server else self.server
         self._drop(target, source, stream_id)
-        target.twins.pop(stream_id, None)
+        twin = target.twins.pop(stream_id, None)
+        self._flow.underway.pop(stream_id if target is self.guest else twin or 0, None)
         target.finished.discard(stream_id)
         try:
             target.state.reset_stream(stream_id, code if isinstance(code, int) else 0)
@@ -364,3 +385,4 @@ async def _serve(bridge: _Bridge, flow: Flow) -> None:
 
         tasks.start_soon(one, bridge.up)
         tasks.start_soon(one, bridge.down)
+        tasks.start_soon(one, bridge.tell_cuts)

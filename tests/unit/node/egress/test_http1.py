@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Awaitable
 from ipaddress import IPv4Address
@@ -193,3 +194,76 @@ async def test_what_a_client_does_not_take_is_counted_and_is_little_where_little
     assert 0 < waits <= (limits.EGRESS_PIECE_BYTES_MIN if is_scarce else limits.EGRESS_LOOK_BYTES) + framing
     assert is_scarce or waits > limits.EGRESS_PIECE_BYTES_MIN + framing
     assert buffer.waiting_bytes == 0
+
+
+# --- rules that change while something is under way ---
+
+GREET = b"GET /pub/x HTTP/1.1\r\nHost: good.test\r\n"
+UPGRADE = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+SOCKET = GREET + b"Connection: Upgrade\r\nUpgrade: %s\r\n\r\n"
+PUB, ELSE = HttpRule("good.test", path_prefixes=("/pub",)), HttpRule("good.test", path_prefixes=("/else",))
+POSTS = HttpRule("good.test", methods=("POST",))
+UNDER_WAY = {
+    "a download": (GREET + b"\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbegun", PUB, ELSE),
+    "an upload": (b"POST" + GREET[3:] + b"Content-Length: 9\r\n\r\nbegun", b"", POSTS, ELSE),
+    "a websocket": (SOCKET % b"websocket" + b"early", UPGRADE + b"early", PUB, POSTS),
+    "another protocol": (SOCKET % b"spdy/3" + b"early", UPGRADE.replace(b"websocket", b"spdy/3"), None, PUB),
+    "nothing any more": (GREET + b"\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhole", ELSE, None),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", UNDER_WAY)
+async def test_what_is_under_way_is_cut_by_a_rule_that_does_not_allow_it(kind: str) -> None:
+    """And by none that does: that is the control."""
+    said, answer, looser, tighter = UNDER_WAY[kind]
+    held = gate()
+    client, inside = socket.socketpair()
+    outside, server = socket.socketpair()
+    for sock in (client, inside, outside, server):
+        sock.setblocking(False)
+    loop = asyncio.get_running_loop()
+
+    async def connect() -> Channel:
+        return Plain(outside)
+
+    async def heard(sock: socket.socket, last: bytes) -> bytes:
+        data = b""
+        async with asyncio.timeout(5):
+            while not data.endswith(last):
+                data += await loop.sock_recv(sock, 65536)
+        return data
+
+    def rule(one: HttpRule | None) -> None:
+        rules = () if one is None else (one,)
+        held.apply(NetworkOrder(compile_policy(Policy(allow=("good.test",), http=rules), {})))
+
+    async def run() -> None:
+        with flow.scope:
+            site = Site("good.test", ADDRESS, 80, tls=False, connect=connect)
+            await serve(held, flow, Plain(inside), site, new_buffer())
+
+    async with anyio.create_task_group() as tasks:
+        flow = Flow(ADDRESS, 80, anyio.CancelScope(), 0.0, name="good.test", proven=True, looked_inside=True)
+        held.opened(flow)
+        tasks.start_soon(run)
+        client.send(said)
+        heads = said.partition(b"\r\n\r\n")[2] or b"\r\n\r\n"
+        await heard(server, b"\r\n\r\n" if kind in ("a websocket", "another protocol") else heads)
+        if answer:
+            server.send(answer)
+            await heard(client, answer[-4:])
+        if kind in ("a websocket", "another protocol"):
+            assert await heard(server, b"early") == b"early", "what came with the request follows it"
+        while kind == "nothing any more" and flow.underway:
+            await anyio.sleep(0.001)
+        rule(looser)
+        assert not flow.scope.cancel_called
+        if tighter is not None:
+            rule(tighter)
+            assert flow.cut_reason == "policy_changed"
+            async with asyncio.timeout(1):
+                assert await loop.sock_recv(server, 100) == b""
+        tasks.cancel_scope.cancel()
+    for sock in (client, inside, outside, server):
+        sock.close()

@@ -95,7 +95,8 @@ class Stage:
     def remembered(self) -> list[int]:
         """How many streams each end has in each of its books."""
         sides: tuple[_Side, ...] = (self.bridge.guest, self.bridge.server)
-        return [len(book) for side in sides for book in (side.twins, side.waiting, side.finished)]
+        books = [len(book) for side in sides for book in (side.twins, side.waiting, side.finished)]
+        return [*books, len(self.bridge._flow.underway)]
 
     async def wait_for(self, holds: Callable[[], object]) -> None:
         async with asyncio.timeout(10):
@@ -151,7 +152,8 @@ async def opened(buffer: Buffer) -> AsyncIterator[Stage]:
             raise AssertionError("HTTP/2 has its connection")
 
         site = Site("good.test", ADDRESS, 443, tls=True, connect=connect)
-        flow = Flow(ADDRESS, 443, scope, 0.0)
+        flow = Flow(ADDRESS, 443, scope, 0.0, name="good.test", proven=True, looked_inside=True)
+        gate.opened(flow)
         bridge = _Bridge(gate, flow, site, Plain(inside), Plain(outside), buffer, Idleness(lambda: None))
         stage = Stage(bridge, Peer(client, client=True), Peer(server, client=False), [], buffer)
 
@@ -166,6 +168,7 @@ async def opened(buffer: Buffer) -> AsyncIterator[Stage]:
             await bridge.server.flush()
             tasks.start_soon(one, bridge.up)
             tasks.start_soon(one, bridge.down)
+            tasks.start_soon(one, bridge.tell_cuts)
             yield stage
             tasks.cancel_scope.cancel()
         bridge.guest.forget()
@@ -224,7 +227,7 @@ async def test_streams_that_the_client_gives_up_are_forgotten_and_cost_no_window
         await stage.guest.say()
         await stage.settle()
         assert stage.held() == 0
-    assert stage.remembered() == [0] * 6
+    assert stage.remembered() == [0] * 7
     assert len(stage.bridge.guest.state._closed_streams) <= limits.HTTP2_CLOSED_MAX
 
 
@@ -235,7 +238,7 @@ async def test_refused_streams_that_are_given_up_are_forgotten(stage: Stage) -> 
         await stage.wait_for(lambda: stage.held())
         stage.guest.state.reset_stream(stream_id)
         await stage.settle()
-    assert stage.remembered() == [0] * 6
+    assert stage.remembered() == [0] * 7
 
 
 async def test_streams_that_the_server_resets_are_forgotten(stage: Stage) -> None:
@@ -244,7 +247,7 @@ async def test_streams_that_the_server_resets_are_forgotten(stage: Stage) -> Non
         await stage.server.hear(lambda: stage.server.streams(h2.events.RequestReceived))
         stage.server.state.reset_stream(stage.server.streams(h2.events.RequestReceived)[-1])
         await stage.settle()
-    assert stage.remembered() == [0] * 6
+    assert stage.remembered() == [0] * 7
 
 
 async def test_what_is_remembered_of_ended_streams_is_bounded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,6 +354,46 @@ async def test_every_refusal_is_told(stage: Stage) -> None:
         ("bad_request", "GET /pub"),
     ]
     await stage.server.hear(lambda: stage.server.streams(h2.events.RequestReceived))
+
+
+@pytest.mark.parametrize("way", ["up", "down", "stuck"])
+async def test_a_tighter_rule_resets_the_streams_that_it_does_not_allow_and_no_others(stage: Stage, way: str) -> None:
+    """Neither end says anything meanwhile. The control is a looser rule before it, and the other stream after it."""
+    stage.rule(HttpRule("good.test", path_prefixes=("/x", "/pub")))
+    if way == "stuck":
+        await closed_window(stage)
+    twins = {}
+    for path in ("/x", "/pub"):
+        stream_id = await stage.ask(head(path, "POST"), end=way != "up")
+        await answered(stage, stream_id, b"x")
+        twins[path] = stream_id, stage.bridge.guest.twins[stream_id]
+    stage.rule(HttpRule("good.test", methods=("POST",)))
+    await stage.settle()
+    assert not stage.guest.streams(h2.events.StreamReset)
+    stage.rule(HttpRule("good.test", path_prefixes=("/pub",)))
+    await stage.guest.hear(lambda: stage.guest.streams(h2.events.StreamReset))
+    await stage.server.hear(lambda: stage.server.streams(h2.events.StreamReset))
+    assert stage.guest.streams(h2.events.StreamReset) == [twins["/x"][0]]
+    assert stage.server.streams(h2.events.StreamReset) == [twins["/x"][1]]
+    assert stage.refused() == [("policy_changed", "POST /x")]
+    stage.guest.state.update_settings({WINDOW: 65535})
+    stage.server.state.send_data(twins["/pub"][1], b"more", end_stream=True)
+    await stage.server.say()
+    await stage.guest.say()
+    await stage.guest.hear(lambda: stage.guest.streams(h2.events.StreamEnded) == [twins["/pub"][0]])
+    if way == "up":
+        stage.guest.state.end_stream(twins["/pub"][0])
+    await stage.settle()
+    assert stage.remembered() == [0] * 7
+
+
+async def test_a_path_that_is_too_long_to_keep_is_below_nothing_when_rules_change(stage: Stage) -> None:
+    for size, resets in ((limits.HTTP_PATH_KEPT_CHARS_MAX - 5, 0), (limits.HTTP_PATH_KEPT_CHARS_MAX, 1)):
+        stage.rule(HttpRule("good.test", path_prefixes=("/",)))
+        await answered(stage, await stage.ask(head("/pub/" + "x" * size + "?" + "y" * 5000)), b"")
+        stage.rule(HttpRule("good.test", path_prefixes=("/pub",)))
+        await stage.settle()
+        assert len(stage.guest.streams(h2.events.StreamReset)) == resets
 
 
 # --- all connections together ---
