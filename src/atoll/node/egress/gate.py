@@ -24,6 +24,7 @@ from atoll.model.policy import Mode, Verdict, decide
 from atoll.model.secret import Grant
 from atoll.node.egress.allowance import Allowance
 from atoll.node.egress.places import Places
+from atoll.node.egress.rate import Rate
 from atoll.node.egress.sniff import Kind
 from atoll.node.egress.traffic import Traffic
 from atoll.node.egress.underway import Underway
@@ -109,20 +110,6 @@ class Pins:
         return self._fake_names.get(address, "")
 
 
-class Bucket:
-    """A rate: what is taken beyond it is waited for."""
-
-    def __init__(self) -> None:
-        self._ready_s = 0.0
-
-    def take(self, count: int, per_s: int) -> float:
-        """How many seconds to wait before what was taken goes on."""
-        now_s = time.monotonic()
-        # Whoever was idle may send a second's worth at once, no more.
-        self._ready_s = max(self._ready_s, now_s - 1.0) + count / per_s
-        return max(0.0, self._ready_s - now_s)
-
-
 @dataclass
 class _Question:
     ask: Ask
@@ -147,7 +134,7 @@ class Gate:
         self.traffic = traffic or Traffic()
         self._places = places or Places()
         self._report = report
-        self._bucket = Bucket()
+        self.rate = Rate()
         self._events: deque[NetworkEvent] = deque(maxlen=limits.CONNECTION_EVENTS_MAX)
         self._events_total = 0
         self._allowance = Allowance()
@@ -171,6 +158,7 @@ class Gate:
                 flow.cut(reason)
             else:
                 self._end_refused(flow)
+        self.rate.set(order.rules.policy.rate_bytes_per_s)
 
     def _end_refused(self, flow: Flow) -> None:
         """Of a connection that may stay end what is under way on it and may not."""
@@ -249,8 +237,7 @@ class Gate:
         if self._over_cap():
             for other in self.flows:
                 other.cut("bytes_cap")
-        rate = self.order.rules.policy.rate_bytes_per_s
-        return self._bucket.take(up + down, rate) if rate is not None else 0.0
+        return self.rate.take(up + down)
 
     async def moved(self, flow: Flow, *, up: int = 0, down: int = 0) -> None:
         """As `count`, for a task, which waits; one whose connection is cut ends here."""
@@ -261,7 +248,7 @@ class Gate:
         if flow.cut_reason or flow.pieces % _PIECES_PER_TURN == 0 or up + down >= _TURN_BYTES:
             await checkpoint()
         if wait_s > 0:
-            await anyio.sleep(wait_s)
+            await self.rate.rest(wait_s, up + down)
 
     # --- a person's word ---
 
