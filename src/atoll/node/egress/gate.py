@@ -190,12 +190,19 @@ class Gate:
     def _must_be_looked_at(self, flow: Flow) -> bool:
         if flow.protocol == Kind.TLS.value:
             return self.must_look(flow.name, flow.port)
+        if self.must_be_http(flow):
+            return True
         return flow.protocol in (Kind.HTTP.value, Kind.HTTP2.value) and self.judges_requests(flow)
 
     def judges_requests(self, flow: Flow) -> bool:
         """Whether what is asked on a connection could matter, and not only where it leads."""
         by_name = flow.verdict.by_name or self._verdict(flow).by_name
         return by_name or self.order.rules.looks_at_names or self.order.looks_inside
+
+    def must_be_http(self, flow: Flow) -> bool:
+        """Whether nothing but requests may pass: rules bound what may be asked of a host, and speak of nothing else."""
+        opaque = flow.protocol in (Kind.OTHER.value, Kind.MORE.value)
+        return opaque and bool(flow.name) and bool(self.order.rules.http_rules(flow.name))
 
     def rests_on_a_claim(self, flow: Flow) -> bool:
         """Whether rules for a host would be applied in plain to whoever was dialled under its name.
