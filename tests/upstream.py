@@ -27,6 +27,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from websockets.utils import accept_key
 
 NETWORK = "203.0.113.0/24"
 WEB = "203.0.113.21"  # two names lead here
@@ -46,6 +47,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._bytes(int(self.path.split("/")[2]))
         if self.path == "/endless":
             return self._endless()
+        if self.path == "/socket":
+            return self._socket()
         if self.path.startswith(("/redirect", "/lead/")):
             self.send_response(302)
             rest = self.path.removeprefix("/redirect")
@@ -86,6 +89,20 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         while True:
             self.wfile.write(b"x" * 1000)
             time.sleep(0.02)
+
+    def _socket(self) -> None:
+        """A WebSocket that speaks at once, in one piece with its answer, and then says what it hears."""
+        self.send_response(101)
+        self.send_header("upgrade", "websocket")
+        self.send_header("connection", "Upgrade")
+        self.send_header("sec-websocket-accept", accept_key(self.headers["sec-websocket-key"]))
+        self._headers_buffer.append(b"\r\n" + _frame(b"early"))  # type: ignore[attr-defined]
+        self.flush_headers()
+        while (head := self.rfile.read(6)) and head[0] & 15 == 1:
+            mask, data = head[2:6], self.rfile.read(head[1] & 127)
+            self.wfile.write(_frame(bytes(byte ^ mask[index % 4] for index, byte in enumerate(data))))
+        self.wfile.write(b"\x88\0")
+        self.close_connection = True
 
     def log_message(self, *_: object) -> None:
         pass
@@ -228,6 +245,11 @@ class Upstream:
                 for stream_id in list(left):
                     _send_h2(state, left, stream_id)
                 tls.sendall(state.data_to_send())
+
+
+def _frame(text: bytes) -> bytes:
+    """A short text of a WebSocket's server."""
+    return bytes((0x81, len(text))) + text
 
 
 def _encoded(name: str) -> bytes:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from atoll.model.policy import FRAMING_HEADERS, HttpRule, Policy, compile_policy
 from atoll.model.secret import Grant, Hidden, Secret
+from atoll.node.egress.buffer import Buffer, Waiting
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.http2 import _Bridge
 from atoll.node.egress.inject import rewrite
@@ -83,7 +84,8 @@ def test_any_head_of_http2_is_refused_or_names_the_site(drawn: list[tuple[bytes,
     gate.apply(NetworkOrder(compile_policy(Policy(allow=("good.test",), http=(RULE,)), {})))
     nobody: Any = None
     site = Site("good.test", ADDRESS, 443, tls=True, connect=nobody)
-    bridge = _Bridge(gate, Flow(ADDRESS, 443, nobody, 0.0), site, nobody, nobody, nobody)
+    buffer = Buffer(memoryview(b""), Waiting())
+    bridge = _Bridge(gate, Flow(ADDRESS, 443, nobody, 0.0), site, nobody, nobody, buffer, nobody)
     loose = {"validate_outbound_headers": False, "normalize_outbound_headers": False, "header_encoding": None}
     client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, **loose))  # type: ignore[arg-type]
     client.initiate_connection()

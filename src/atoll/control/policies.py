@@ -280,7 +280,8 @@ class Policies:
         """In a turn of the sandbox, and after it is on record: a secret that changes from here on is sent again."""
         grants = await self._secrets.grants(record.owner, record.placeholders)
         policy, more = await self._secrets.for_rules(record.owner, record.policy, _placeholder)
-        self._node.network_set(record.sandbox_id, NetworkOrder(compile_policy(policy, self._lists), (*grants, *more)))
+        order = NetworkOrder(compile_policy(policy, self._lists), (*grants, *more), record.owner)
+        self._node.network_set(record.sandbox_id, order)
 
     async def _live(self, principal: Principal, reference: str) -> Sandbox:
         sandbox = await self._ledger.find(principal.owner, reference)

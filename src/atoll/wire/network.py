@@ -15,6 +15,8 @@ class NetworkOrder:
 
     rules: Compiled = NOTHING
     grants: tuple[Grant, ...] = ()
+    owner: str = ""
+    """Whose it is: what all sandboxes share is shared out among owners."""
 
     @property
     def looks_inside(self) -> bool:

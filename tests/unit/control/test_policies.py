@@ -91,6 +91,12 @@ async def test_a_rotated_secret_reaches_the_node_at_once(world: World) -> None:
     assert world.node.networks[sandbox.id].grants == ()
 
 
+async def test_the_node_is_told_whose_a_sandbox_is(world: World) -> None:
+    """What all sandboxes share is shared out among owners there."""
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(template="base", policy=POLICY))
+    assert world.node.networks[sandbox.id].owner == world.me.owner
+
+
 def test_places() -> None:
     assert parse_trial("https://A.test/x", "put") == Trial("a.test", 443, "PUT", "/x")
     assert parse_trial("http://a.test") == Trial("a.test", 80, "GET", "/", plain=True)

@@ -24,8 +24,8 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class Channel(Protocol):
-    async def receive(self) -> bytes:
-        """Some bytes; none at the end."""
+    async def receive(self, size_bytes: int = limits.EGRESS_LOOK_BYTES) -> bytes:
+        """Some bytes, at most so many; none at the end."""
         ...
 
     async def send(self, data: bytes) -> None: ...
@@ -91,14 +91,14 @@ class Plain:
                 return bool(data)
         return False
 
-    async def receive(self) -> bytes:
+    async def receive(self, size_bytes: int = limits.EGRESS_LOOK_BYTES) -> bytes:
         if self.first:
             data, self.first = self.first, b""
             return data
         while True:
             await self.wait_readable()
             with contextlib.suppress(BlockingIOError, InterruptedError):
-                return self.socket.recv(limits.EGRESS_LOOK_BYTES)
+                return self.socket.recv(size_bytes)
 
     async def send(self, data: bytes) -> None:
         await self._loop.sock_sendall(self.socket, data)
@@ -157,13 +157,13 @@ class Tls:
                 await self._flush()
                 return
 
-    async def receive(self) -> bytes:
+    async def receive(self, size_bytes: int = limits.EGRESS_LOOK_BYTES) -> bytes:
         while True:
             try:
-                return self._tls.read(limits.EGRESS_LOOK_BYTES)
+                return self._tls.read(size_bytes)
             except ssl.SSLWantReadError:
                 await self._flush()
-                await self._fill()
+                await self._fill(size_bytes)
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return b""
 
@@ -182,8 +182,8 @@ class Tls:
     def close(self) -> None:
         self._plain.close()
 
-    async def _fill(self) -> None:
-        data = await self._plain.receive()
+    async def _fill(self, size_bytes: int = limits.EGRESS_LOOK_BYTES) -> None:
+        data = await self._plain.receive(size_bytes)
         if data:
             self._incoming.write(data)
         else:

@@ -30,6 +30,7 @@ from atoll.node.egress.gate import Gate
 from atoll.node.egress.judge import Bench
 from atoll.node.egress.keepsakes import Keepsakes
 from atoll.node.egress.masking import covered_values
+from atoll.node.egress.places import Places
 from atoll.node.egress.proxy import Proxy
 from atoll.node.egress.reports import Reports
 from atoll.node.egress.resolver import Resolver, Server
@@ -71,6 +72,7 @@ class Egress:
         self._trusted: dict[bool, ssl.SSLContext] = {}
         self._buffer = memoryview(bytearray(limits.EGRESS_CHUNK_BYTES))
         self._waiting = Waiting()
+        self._places = Places()
         self._tasks: TaskGroup | None = None
         self._orders: dict[str, NetworkOrder] = {}
         self._values: dict[str, tuple[bytes, ...]] = {}
@@ -91,7 +93,7 @@ class Egress:
         await self.close(sandbox_id)
         if self._tasks is None or not sandbox_id:
             return
-        gate = Gate(sandbox_id, self._report, self._keepsakes.traffic(sandbox_id))
+        gate = Gate(sandbox_id, self._report, self._keepsakes.traffic(sandbox_id), self._places)
         gate.apply(self.order(sandbox_id))
         post = self._posts[sandbox_id] = _Post(gate, network)
         await self._tasks.start(self._run, post)

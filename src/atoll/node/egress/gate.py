@@ -23,8 +23,11 @@ from atoll.model.errors import NotFound
 from atoll.model.policy import Mode, Verdict, decide
 from atoll.model.secret import Grant
 from atoll.node.egress.allowance import Allowance
+from atoll.node.egress.places import Places
+from atoll.node.egress.rate import Rate
 from atoll.node.egress.sniff import Kind
 from atoll.node.egress.traffic import Traffic
+from atoll.node.egress.underway import Underway
 from atoll.wire.network import Ask, NetworkEvent, NetworkOrder, NetworkStatus
 
 _FAKE_FIRST = int(IPv4Address("198.18.0.1"))
@@ -50,9 +53,14 @@ class Flow:
     in_judgement: bool = False
     """Nothing of it has passed yet, and nothing will before it is judged by the rules of that moment."""
     looked_inside: bool = False
+    underway: dict[int, Underway] = field(default_factory=dict)
+    """What was asked on it, where we look inside, and has not ended; by stream where there are streams."""
     cut_reason: str = ""
     answered: bool = False
     """The client was told why in its own protocol, so it is not cut off before it has read that."""
+    owner: str = ""
+    places: int = 0
+    """How many it has taken, and from whose share."""
     bytes_up: int = 0
     bytes_down: int = 0
     pieces: int = 0
@@ -102,20 +110,6 @@ class Pins:
         return self._fake_names.get(address, "")
 
 
-class Bucket:
-    """A rate: what is taken beyond it is waited for."""
-
-    def __init__(self) -> None:
-        self._ready_s = 0.0
-
-    def take(self, count: int, per_s: int) -> float:
-        """How many seconds to wait before what was taken goes on."""
-        now_s = time.monotonic()
-        # Whoever was idle may send a second's worth at once, no more.
-        self._ready_s = max(self._ready_s, now_s - 1.0) + count / per_s
-        return max(0.0, self._ready_s - now_s)
-
-
 @dataclass
 class _Question:
     ask: Ask
@@ -127,15 +121,20 @@ class Gate:
     """All that decides about one sandbox's network."""
 
     def __init__(
-        self, sandbox_id: str, report: Callable[[str, NetworkEvent], None], traffic: Traffic | None = None
+        self,
+        sandbox_id: str,
+        report: Callable[[str, NetworkEvent], None],
+        traffic: Traffic | None = None,
+        places: Places | None = None,
     ) -> None:
         self.sandbox_id = sandbox_id
         self.order = NetworkOrder()
         self.pins = Pins()
         self.flows: set[Flow] = set()
         self.traffic = traffic or Traffic()
+        self._places = places or Places()
         self._report = report
-        self._bucket = Bucket()
+        self.rate = Rate()
         self._events: deque[NetworkEvent] = deque(maxlen=limits.CONNECTION_EVENTS_MAX)
         self._events_total = 0
         self._allowance = Allowance()
@@ -157,6 +156,16 @@ class Gate:
             reason = "" if flow.in_judgement else self._objection(flow)
             if reason:
                 flow.cut(reason)
+            else:
+                self._end_refused(flow)
+        self.rate.set(order.rules.policy.rate_bytes_per_s)
+
+    def _end_refused(self, flow: Flow) -> None:
+        """Of a connection that may stay end what is under way on it and may not."""
+        rules = self.order.rules.http_rules(flow.name) if flow.name else []
+        for request in list(flow.underway.values()):
+            if not request.is_allowed(rules):
+                request.end()
 
     def still_allows(self, flow: Flow) -> bool:
         """Whether what was said of a connection holds by the rules of this moment."""
@@ -181,12 +190,19 @@ class Gate:
     def _must_be_looked_at(self, flow: Flow) -> bool:
         if flow.protocol == Kind.TLS.value:
             return self.must_look(flow.name, flow.port)
+        if self.must_be_http(flow):
+            return True
         return flow.protocol in (Kind.HTTP.value, Kind.HTTP2.value) and self.judges_requests(flow)
 
     def judges_requests(self, flow: Flow) -> bool:
         """Whether what is asked on a connection could matter, and not only where it leads."""
         by_name = flow.verdict.by_name or self._verdict(flow).by_name
         return by_name or self.order.rules.looks_at_names or self.order.looks_inside
+
+    def must_be_http(self, flow: Flow) -> bool:
+        """Whether nothing but requests may pass: rules bound what may be asked of a host, and speak of nothing else."""
+        opaque = flow.protocol in (Kind.OTHER.value, Kind.MORE.value)
+        return opaque and bool(flow.name) and bool(self.order.rules.http_rules(flow.name))
 
     def rests_on_a_claim(self, flow: Flow) -> bool:
         """Whether rules for a host would be applied in plain to whoever was dialled under its name.
@@ -212,6 +228,8 @@ class Gate:
             return "network_off"
         if len(self.flows) >= self.order.rules.policy.connections_max:
             return "connections_max"
+        if not self._places.has(self.order.owner):
+            return "too_many_connections"
         return "bytes_cap" if self.over_cap() else ""
 
     def over_cap(self) -> bool:
@@ -231,8 +249,7 @@ class Gate:
         if self.over_cap():
             for flow in self.flows:
                 flow.cut("bytes_cap")
-        rate = self.order.rules.policy.rate_bytes_per_s
-        return self._bucket.take(up + down, rate) if rate is not None else 0.0
+        return self.rate.take(up + down)
 
     async def moved(self, flow: Flow, *, up: int = 0, down: int = 0) -> None:
         """As `count`, for a task, which waits; one whose connection is cut ends here."""
@@ -243,7 +260,7 @@ class Gate:
         if flow.cut_reason or flow.pieces % _PIECES_PER_TURN == 0 or up + down >= _TURN_BYTES:
             await checkpoint()
         if wait_s > 0:
-            await anyio.sleep(wait_s)
+            await self.rate.rest(wait_s, up + down)
 
     # --- a person's word ---
 
@@ -281,9 +298,24 @@ class Gate:
     def opened(self, flow: Flow) -> None:
         self.flows.add(flow)
         self._connections_total += 1
+        flow.owner = self.order.owner
+        self._take_places(flow, 1)
+
+    def may_cost(self, flow: Flow, places: int) -> bool:
+        """Whether there are so many places for a connection that costs more than it did; if so it has them now."""
+        more = places - flow.places
+        if not self._places.has(flow.owner, more):
+            return False
+        self._take_places(flow, more)
+        return True
+
+    def _take_places(self, flow: Flow, count: int) -> None:
+        self._places.take(flow.owner, count)
+        flow.places += count
 
     def ended(self, flow: Flow) -> None:
         self.flows.discard(flow)
+        self._take_places(flow, -flow.places)
         verdict = flow.verdict
         allowed = verdict.allowed and not flow.cut_reason
         if not allowed:

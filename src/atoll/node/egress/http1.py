@@ -15,27 +15,31 @@ import anyio.lowlevel
 import h11
 
 from atoll.model import limits
+from atoll.node.egress.buffer import Buffer
 from atoll.node.egress.channel import Channel
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.inject import Headers
 from atoll.node.egress.passage import Idleness, ended_when_idle
 from atoll.node.egress.relay import relay
 from atoll.node.egress.requests import STATUS, Asked, Site, authority, judge, words
+from atoll.node.egress.underway import may_switch, underway
 
 _HOP_BY_HOP = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"te", b"trailer", b"http2-settings"}
 )
 _FOR_PROXIES = re.compile(rb"https?://([^/?#]*)(.*)", re.DOTALL)
-_HTTP_AGAIN = (b"h2", b"http/", b"tls/")  # protocols in which requests go on that nobody would judge
 _Count = Callable[[int], Awaitable[None]]
 
 
 class _Half:
     """One side: a channel and h11's idea of what was said on it."""
 
-    def __init__(self, channel: Channel, role: type[h11.CLIENT] | type[h11.SERVER], count: _Count) -> None:
+    def __init__(
+        self, channel: Channel, role: type[h11.CLIENT] | type[h11.SERVER], count: _Count, buffer: Buffer
+    ) -> None:
         self.channel = channel
         self._count = count
+        self._buffer = buffer
         self._events = 0
         self.state = h11.Connection(role, max_incomplete_event_size=limits.HTTP_HEAD_BYTES_MAX)
 
@@ -48,23 +52,25 @@ class _Half:
                     await anyio.lowlevel.checkpoint()  # one read may be thousands of chunks of one byte
                 assert not isinstance(event, type) or event is h11.PAUSED
                 return event
-            data = await self.channel.receive()
-            await self._count(len(data))
+            data = await self.channel.receive(self._buffer.look_bytes)
+            with self._buffer.holding(len(data)):
+                await self._count(len(data))
             self.state.receive_data(data)
 
     async def send(self, event: h11.Event) -> None:
         data = self.state.send(event)
         if data:
-            await self.channel.send(data)
+            with self._buffer.holding(len(data)):
+                await self.channel.send(data)
 
 
-async def serve(gate: Gate, flow: Flow, inside: Channel, site: Site) -> None:
+async def serve(gate: Gate, flow: Flow, inside: Channel, site: Site, buffer: Buffer) -> None:
     """Serve the requests of one connection until it ends, or nothing moves on it any more."""
     with ended_when_idle() as idleness:
-        await _serve(gate, flow, inside, site, idleness)
+        await _serve(gate, flow, inside, site, buffer, idleness)
 
 
-async def _serve(gate: Gate, flow: Flow, inside: Channel, site: Site, idleness: Idleness) -> None:
+async def _serve(gate: Gate, flow: Flow, inside: Channel, site: Site, buffer: Buffer, idleness: Idleness) -> None:
     async def count_up(size_bytes: int) -> None:
         idleness.moved()
         await gate.moved(flow, up=size_bytes)
@@ -73,7 +79,7 @@ async def _serve(gate: Gate, flow: Flow, inside: Channel, site: Site, idleness: 
         idleness.moved()
         await gate.moved(flow, down=size_bytes)
 
-    guest = _Half(inside, h11.SERVER, count_up)
+    guest = _Half(inside, h11.SERVER, count_up, buffer)
     outside: _Half | None = None
     try:
         while True:
@@ -85,16 +91,18 @@ async def _serve(gate: Gate, flow: Flow, inside: Channel, site: Site, idleness: 
                 flow.cut_reason = refusal
                 await _refuse(guest, flow, refusal)
                 return
-            outside = outside or _Half(await site.connect(), h11.CLIENT, count_down)
+            _begin(flow, head)
+            outside = outside or _Half(await site.connect(), h11.CLIENT, count_down, buffer)
             await _exchange(guest, outside, head)
             if outside.state.our_state is h11.SWITCHED_PROTOCOL:
                 idleness.stop()  # the relay has its own
-                await _switch(gate, flow, guest, outside)
+                await _switch(gate, flow, guest, outside, buffer)
                 return
             if guest.state.our_state is not h11.DONE or outside.state.their_state is not h11.DONE:
                 return
             if guest.state.their_state is not h11.DONE or outside.state.our_state is not h11.DONE:
                 return
+            flow.underway.clear()
             guest.state.start_next_cycle()
             outside.state.start_next_cycle()
     except h11.RemoteProtocolError:
@@ -127,13 +135,15 @@ def _end_to_end(headers: Headers, *, only_websocket: bool) -> Headers:
     dropped = {b"upgrade", *_HOP_BY_HOP, *((b"content-length",) if chunked else ())}
     kept = [(name, value) for name, value in headers if name not in dropped]
     wanted = [part.strip() for name, value in headers if name == b"upgrade" for part in value.split(b",")]
-    wanted = [word for word in wanted if _may_switch(word.lower(), only_websocket)]
+    wanted = [word for word in wanted if may_switch(word.lower(), only_websocket=only_websocket)]
     return [*kept, (b"upgrade", b", ".join(wanted)), (b"connection", b"upgrade")] if wanted else kept
 
 
-def _may_switch(protocol: bytes, only_websocket: bool) -> bool:
-    """Whether a client may propose this protocol; what is said in it afterwards is nobody's to judge."""
-    return protocol == b"websocket" if only_websocket else bool(protocol) and not protocol.startswith(_HTTP_AGAIN)
+def _begin(flow: Flow, head: h11.Request) -> None:
+    """Keep what is asked until it has ended: by other rules it would end at once, and the connection with it."""
+    proposed = [value.lower() for name, value in head.headers if name == b"upgrade"]
+    protocols = tuple(word.strip() for value in proposed for word in value.split(b","))
+    flow.underway[0] = underway(head.method, head.target, lambda: flow.cut("policy_changed"), protocols)
 
 
 async def _exchange(guest: _Half, outside: _Half, head: h11.Request) -> None:
@@ -183,7 +193,7 @@ async def _answer_down(guest: _Half, outside: _Half) -> None:
             raise h11.RemoteProtocolError("the answer is cut off")
 
 
-async def _switch(gate: Gate, flow: Flow, guest: _Half, outside: _Half) -> None:
+async def _switch(gate: Gate, flow: Flow, guest: _Half, outside: _Half, buffer: Buffer) -> None:
     """Both ends have agreed on another protocol (WebSocket): from here on bytes pass."""
     early_up, _ = guest.state.trailing_data
     early_down, _ = outside.state.trailing_data
@@ -191,7 +201,7 @@ async def _switch(gate: Gate, flow: Flow, guest: _Half, outside: _Half) -> None:
         await outside.channel.send(bytes(early_up))
     if early_down:
         await guest.channel.send(bytes(early_down))
-    await relay(gate, flow, guest.channel, outside.channel)
+    await relay(gate, flow, guest.channel, outside.channel, buffer)
 
 
 async def _refuse(guest: _Half, flow: Flow, reason: str) -> None:

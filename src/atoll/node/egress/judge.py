@@ -168,7 +168,10 @@ def _or_asked(gate: Gate, verdict: Verdict) -> Verdict:
 
 
 def _told(gate: Gate, target: IPv4Address, port: int) -> str:
-    """The name by which a client that says none must have found this address; one that may be reached, if any."""
-    names = gate.pins.names(target)
-    allowed = (name for name in names if decide(gate.order.rules, name, target, port).allowed)
-    return next(allowed, names[0] if names else "")
+    """The name by which a client that says none must have found this address; one that may be reached, if any.
+
+    Of those one without rules for requests, which such a client does not make.
+    """
+    rules, names = gate.order.rules, gate.pins.names(target)
+    allowed = [name for name in names if decide(rules, name, target, port).allowed]
+    return next(iter([name for name in allowed if not rules.http_rules(name)] or allowed or names), "")

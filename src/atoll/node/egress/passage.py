@@ -131,8 +131,8 @@ class _Way:
 
     def stop(self) -> None:
         self._source.when_readable(None)
-        if self._rest is not None:
-            self._rest.cancel()
+        if self._end_rest():
+            self._passage.gate.rate.give_back(len(self._left))
         self._unstick()
 
     def _read(self) -> None:
@@ -146,7 +146,7 @@ class _Way:
             self._passage.fail(error)
 
     def _read_some(self) -> None:
-        buffer = self._passage.buffer.piece()
+        buffer = self._passage.buffer.piece()[: self._passage.gate.rate.piece_bytes]
         try:
             size_bytes = self._source.socket.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
@@ -168,7 +168,8 @@ class _Way:
         elif wait_s > 0:
             self._source.when_readable(None)
             self._keep(data)
-            self._rest = self._loop.call_later(wait_s, self._write_left)
+            self._rest = self._loop.call_later(wait_s, self._go_on)
+            self._passage.gate.rate.resting.add(self._go_on)
         else:
             self._write(data)
 
@@ -178,8 +179,21 @@ class _Way:
             self._look = None
         return said is not False
 
+    def _go_on(self) -> None:
+        """Called by the loop, or because there is another rate: the rest is over."""
+        self._end_rest()
+        self._write_left()
+
+    def _end_rest(self) -> bool:
+        """Whether it rested until now."""
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            rest.cancel()
+            self._passage.gate.rate.resting.discard(self._go_on)
+        return rest is not None
+
     def _write_left(self) -> None:
-        """Called by the loop: the other end reads again, or the rest is over."""
+        """Called by the loop: the other end reads again."""
         try:
             if not self._flow.cut_reason:
                 self._write(self._left)

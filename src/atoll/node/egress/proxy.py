@@ -150,6 +150,11 @@ class Proxy:
             if sniffed.kind is not Kind.MORE:
                 await self._pass(flow, inside, sniffed)
                 return
+            if self._gate.must_be_http(flow):
+                if not inside.first and await inside.read_first(limits.EGRESS_HANDSHAKE_S_MAX):
+                    continue  # a client that took its time; nobody was connected meanwhile
+                flow.verdict = Verdict(False, "not_http", flow.verdict.rule)
+                return
             if await self._passed_undecided(flow, inside):
                 return
 
@@ -184,6 +189,8 @@ class Proxy:
             return "policy_changed"
         if self._gate.rests_on_a_claim(flow):
             return "name_mismatch"
+        if sniffed.kind is Kind.OTHER and self._gate.must_be_http(flow):
+            return "not_http"
         return "unclear_hello" if not sniffed.clear and self._gate.judges_requests(flow) else ""
 
     async def _passed_undecided(self, flow: Flow, inside: Plain) -> bool:
@@ -273,9 +280,12 @@ class Proxy:
 
         site = Site(flow.name, flow.address, flow.port, tls=outside is not None, connect=connect)
         if outside is not None and outside.protocol == H2:
-            await http2.serve(self._gate, flow, inside, outside, site)
+            if not self._gate.may_cost(flow, limits.EGRESS_HTTP2_PLACES):
+                flow.cut_reason = "too_many_connections"
+                return
+            await http2.serve(self._gate, flow, inside, outside, site, self._buffer)
         else:
-            await http1.serve(self._gate, flow, inside, site)
+            await http1.serve(self._gate, flow, inside, site, self._buffer)
         await inside.send_end()
         if flow.answered:
             await _drained(inside)

@@ -6,26 +6,29 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from atoll.node.egress.buffer import Buffer
 from atoll.node.egress.channel import Channel
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.passage import Idleness
 
 
-async def relay(gate: Gate, flow: Flow, inside: Channel, outside: Channel) -> None:
+async def relay(gate: Gate, flow: Flow, inside: Channel, outside: Channel, buffer: Buffer) -> None:
     """Move bytes both ways."""
 
     async def up() -> None:
-        while data := await inside.receive():
+        while data := await inside.receive(buffer.look_bytes):
             idleness.moved()
-            await gate.moved(flow, up=len(data))
-            await outside.send(data)
+            with buffer.holding(len(data)):
+                await gate.moved(flow, up=len(data))
+                await outside.send(data)
         await outside.send_end()
 
     async def down() -> None:
-        while data := await outside.receive():
+        while data := await outside.receive(buffer.look_bytes):
             idleness.moved()
-            await gate.moved(flow, down=len(data))
-            await inside.send(data)
+            with buffer.holding(len(data)):
+                await gate.moved(flow, down=len(data))
+                await inside.send(data)
         await inside.send_end()
 
     tasks = anyio.create_task_group()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from datetime import datetime, tzinfo
 from ipaddress import IPv4Address
 
@@ -77,6 +78,31 @@ async def test_the_bytes_that_reach_a_cap_do_not_pass() -> None:
             passed.append(size)
     assert passed == [4, 4]
     assert flow.cut_reason == "bytes_cap"
+
+
+def rated(rate_bytes_per_s: int) -> NetworkOrder:
+    return NetworkOrder(compile_policy(Policy(allow=(str(ADDRESS),), rate_bytes_per_s=rate_bytes_per_s), {}))
+
+
+async def test_a_raised_rate_wakes_tasks_that_wait_and_those_that_end_owe_nothing() -> None:
+    """By the first rate it would take a quarter of an hour."""
+    gate = Gate("sb1", lambda *_: None)
+    gate.apply(rated(1024))
+    with anyio.fail_after(5):
+        with anyio.CancelScope() as scope:
+            flow = Flow(ADDRESS, 443, scope, 0.0)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(functools.partial(gate.moved, flow, up=limits.MIB))
+                await anyio.sleep(0.01)
+                assert gate.count(flow, up=1) > 900
+                gate.apply(rated(100 * limits.MIB))
+            assert gate.count(flow, up=1) == 0
+            gate.apply(rated(1024))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(functools.partial(gate.moved, flow, down=limits.MIB))
+                await anyio.sleep(0.01)
+                tasks.cancel_scope.cancel()
+    assert gate.count(flow, up=1) == 0
 
 
 async def test_small_pieces_that_never_wait_leave_others_their_turn() -> None:

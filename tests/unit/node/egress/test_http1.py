@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Awaitable
 from ipaddress import IPv4Address
@@ -13,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from atoll.model import limits
 from atoll.model.policy import HttpRule, Policy, compile_policy
+from atoll.node.egress.buffer import Buffer, Waiting
 from atoll.node.egress.channel import Channel, Plain
 from atoll.node.egress.gate import Flow, Gate
 from atoll.node.egress.http1 import _judge, serve
@@ -34,6 +37,10 @@ def no_connection() -> Awaitable[Channel]:
 
 
 SITE = Site("good.test", ADDRESS, 80, tls=False, connect=no_connection)
+
+
+def new_buffer() -> Buffer:
+    return Buffer(memoryview(bytearray(limits.EGRESS_CHUNK_BYTES)), Waiting())
 
 
 def gate(*rules: HttpRule) -> Gate:
@@ -141,8 +148,122 @@ async def test_chunks_of_one_byte_leave_others_their_turn() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(other)
         flow = Flow(ADDRESS, 80, tasks.cancel_scope, 0.0)
-        await serve(gate(), flow, Plain(inside), Site("good.test", ADDRESS, 80, tls=False, connect=connect))
+        site = Site("good.test", ADDRESS, 80, tls=False, connect=connect)
+        await serve(gate(), flow, Plain(inside), site, new_buffer())
         tasks.cancel_scope.cancel()
     for sock in (client, inside, outside, server):
         sock.close()
     assert turns > 4000 // 64
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_scarce", [True, False])
+async def test_what_a_client_does_not_take_is_counted_and_is_little_where_little_is_left(
+    is_scarce: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer without end to a client that is deaf; when it has gone, nothing of it is left."""
+    if is_scarce:
+        monkeypatch.setattr(limits, "EGRESS_WAITING_BYTES_MAX", 0)
+    buffer = new_buffer()
+    client, inside = socket.socketpair()
+    outside, server = socket.socketpair()
+    for sock in (inside, outside, server):
+        sock.setblocking(False)
+    client.sendall(b"GET / HTTP/1.1\r\nHost: good.test\r\n\r\n")
+    server.send(b"HTTP/1.1 200 OK\r\n\r\n")
+
+    async def connect() -> Channel:
+        return Plain(outside)
+
+    async with anyio.create_task_group() as tasks:
+        flow = Flow(ADDRESS, 80, tasks.cancel_scope, 0.0)
+        site = Site("good.test", ADDRESS, 80, tls=False, connect=connect)
+        tasks.start_soon(serve, gate(), flow, Plain(inside), site, buffer)
+        still = 0
+        while still < 5:
+            try:
+                still = 0 if server.send(bytes(limits.MIB)) else still
+            except BlockingIOError:
+                still += 1
+            await anyio.sleep(0.005)
+        waits = buffer.waiting_bytes
+        tasks.cancel_scope.cancel()
+    for sock in (client, inside, outside, server):
+        sock.close()
+    framing = 64
+    assert 0 < waits <= (limits.EGRESS_PIECE_BYTES_MIN if is_scarce else limits.EGRESS_LOOK_BYTES) + framing
+    assert is_scarce or waits > limits.EGRESS_PIECE_BYTES_MIN + framing
+    assert buffer.waiting_bytes == 0
+
+
+# --- rules that change while something is under way ---
+
+GREET = b"GET /pub/x HTTP/1.1\r\nHost: good.test\r\n"
+UPGRADE = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+SOCKET = GREET + b"Connection: Upgrade\r\nUpgrade: %s\r\n\r\n"
+PUB, ELSE = HttpRule("good.test", path_prefixes=("/pub",)), HttpRule("good.test", path_prefixes=("/else",))
+POSTS = HttpRule("good.test", methods=("POST",))
+UNDER_WAY = {
+    "a download": (GREET + b"\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbegun", PUB, ELSE),
+    "an upload": (b"POST" + GREET[3:] + b"Content-Length: 9\r\n\r\nbegun", b"", POSTS, ELSE),
+    "a websocket": (SOCKET % b"websocket" + b"early", UPGRADE + b"early", PUB, POSTS),
+    "another protocol": (SOCKET % b"spdy/3" + b"early", UPGRADE.replace(b"websocket", b"spdy/3"), None, PUB),
+    "nothing any more": (GREET + b"\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhole", ELSE, None),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", UNDER_WAY)
+async def test_what_is_under_way_is_cut_by_a_rule_that_does_not_allow_it(kind: str) -> None:
+    """And by none that does: that is the control."""
+    said, answer, looser, tighter = UNDER_WAY[kind]
+    held = gate()
+    client, inside = socket.socketpair()
+    outside, server = socket.socketpair()
+    for sock in (client, inside, outside, server):
+        sock.setblocking(False)
+    loop = asyncio.get_running_loop()
+
+    async def connect() -> Channel:
+        return Plain(outside)
+
+    async def heard(sock: socket.socket, last: bytes) -> bytes:
+        data = b""
+        async with asyncio.timeout(5):
+            while not data.endswith(last):
+                data += await loop.sock_recv(sock, 65536)
+        return data
+
+    def rule(one: HttpRule | None) -> None:
+        rules = () if one is None else (one,)
+        held.apply(NetworkOrder(compile_policy(Policy(allow=("good.test",), http=rules), {})))
+
+    async def run() -> None:
+        with flow.scope:
+            site = Site("good.test", ADDRESS, 80, tls=False, connect=connect)
+            await serve(held, flow, Plain(inside), site, new_buffer())
+
+    async with anyio.create_task_group() as tasks:
+        flow = Flow(ADDRESS, 80, anyio.CancelScope(), 0.0, name="good.test", proven=True, looked_inside=True)
+        held.opened(flow)
+        tasks.start_soon(run)
+        client.send(said)
+        heads = said.partition(b"\r\n\r\n")[2] or b"\r\n\r\n"
+        await heard(server, b"\r\n\r\n" if kind in ("a websocket", "another protocol") else heads)
+        if answer:
+            server.send(answer)
+            await heard(client, answer[-4:])
+        if kind in ("a websocket", "another protocol"):
+            assert await heard(server, b"early") == b"early", "what came with the request follows it"
+        while kind == "nothing any more" and flow.underway:
+            await anyio.sleep(0.001)
+        rule(looser)
+        assert not flow.scope.cancel_called
+        if tighter is not None:
+            rule(tighter)
+            assert flow.cut_reason == "policy_changed"
+            async with asyncio.timeout(1):
+                assert await loop.sock_recv(server, 100) == b""
+        tasks.cancel_scope.cancel()
+    for sock in (client, inside, outside, server):
+        sock.close()

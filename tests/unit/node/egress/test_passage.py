@@ -197,6 +197,43 @@ async def test_a_rate_is_waited_for() -> None:
         assert 0.3 < time.monotonic() - began_s < 5  # a second's worth at once, and then the rest of it
 
 
+def rated(stage: Stage, rate_bytes_per_s: int | None) -> None:
+    rules = compile_policy(Policy(allow=(str(ADDRESS),), rate_bytes_per_s=rate_bytes_per_s), {})
+    stage.gate.apply(NetworkOrder(rules))
+
+
+@pytest.mark.parametrize("raised", [None, 50_000_000])
+async def test_a_raised_rate_holds_at_once_also_for_what_rests(raised: int | None) -> None:
+    """By the lower one it would take a minute, and whoever comes next would wait for that minute, too."""
+    async with joined(rate_bytes_per_s=1024) as stage:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stage.say, stage.client, b"x" * 65_536)
+            assert len(await stage.hear(stage.server, 1024)) == 1024
+            await asyncio.sleep(0.05)
+            assert stage.gate.rate.resting, "the control: it waits"
+            rated(stage, 1024)
+            assert stage.gate.rate.resting, "the same rate is no other one"
+            rated(stage, raised)
+            assert len(await stage.hear(stage.server, 64_512)) == 64_512
+        assert not stage.gate.rate.resting
+        assert stage.gate.count(stage.flow, up=1000) == 0
+
+
+async def test_what_rested_on_a_connection_that_ended_is_owed_by_nobody() -> None:
+    async with joined(rate_bytes_per_s=10_000) as stage:
+        await stage.say(stage.client, b"x" * 10_000)
+        await stage.say(stage.client, b"x" * 50_000)
+        async with asyncio.timeout(5):
+            while not stage.gate.rate.resting:
+                await asyncio.sleep(0.001)
+        before_s = stage.gate.rate.take(0)
+        assert before_s > 0
+        stage.flow.scope.cancel()
+        await ends(stage)
+        assert stage.gate.rate.take(0) < before_s - 0.9
+        assert not stage.gate.rate.resting
+
+
 async def test_a_cut_takes_effect_before_the_next_byte() -> None:
     async with joined() as stage:
         await stage.say(stage.client, b"before")

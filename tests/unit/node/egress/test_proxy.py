@@ -269,6 +269,53 @@ async def test_requests_in_a_raw_passage_are_cut_when_they_must_be_judged(stage:
         assert came.flow.cut_reason == reason, fields
 
 
+NOT_HTTP = [
+    (b"SSH-2.0-OpenSSH_9.6\r\n", b"\0\0\1"),
+    (b"", b"SSH-2.0-OpenSSH_9.6\r\n"),
+    (b"l", b"s", b"\r\n"),
+    (b"", b""),
+]
+
+
+@pytest.mark.parametrize("parts", NOT_HTTP)
+@pytest.mark.parametrize("greets", [False, True])
+async def test_where_rules_are_for_requests_nothing_else_passes(
+    stage: Stage, greets: bool, parts: tuple[bytes, ...]
+) -> None:
+    """Neither the server's greeting. The controls: a host without such rules, and a request, also one that is late."""
+    stage.greets = greets
+    stage.order("good.test:PORT", http=(HttpRule("good.test"),))
+    came = await stage.say(*parts)
+    assert (came.heard, came.answer) == (b"", b"")
+    assert (came.flow.verdict.allowed, came.flow.verdict.reason) == (False, "not_http")
+    assert (await stage.say(http(stage, "good.test"))).heard
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "EGRESS_HANDSHAKE_S_MAX", PAUSE_S * 4)
+        assert (await stage.say(b"", http(stage, "good.test"))).heard, "later than others would have been passed on"
+    stage.order("good.test:PORT", http=(HttpRule("other.test"),))
+    came = await stage.say(*parts, passes=True)
+    assert came.heard == b"".join(parts)
+    assert came.answer or not (greets or came.heard)
+
+
+async def test_what_passes_and_is_no_request_is_cut_when_rules_are_for_requests(stage: Stage) -> None:
+    for rule, reason in ((HttpRule("other.test"), ""), (HttpRule("good.test"), "policy_changed")):
+        stage.order("good.test:PORT")
+
+        def after(rule: HttpRule = rule) -> None:
+            stage.order("good.test:PORT", http=(rule,))
+
+        came = await stage.say(b"SSH-2.0-OpenSSH_9.6\r\n", after=after, passes=True)
+        assert came.flow.cut_reason == reason
+
+
+async def test_a_neighbour_at_the_same_address_needs_to_make_no_requests(stage: Stage) -> None:
+    stage.gate.pins.add("free.test", (HERE,))
+    stage.order("good.test:PORT", "free.test:PORT", http=(HttpRule("good.test"),))
+    came = await stage.say(b"SSH-2.0-OpenSSH_9.6\r\n", passes=True)
+    assert (came.heard, came.flow.name) == (b"SSH-2.0-OpenSSH_9.6\r\n", "free.test")
+
+
 async def test_connections_without_end_are_taken_at_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     """None is lost: what is not taken yet waits in the kernel. Here each is turned away, for nothing redirected it."""
     monkeypatch.setattr(limits, "EGRESS_TAKEN_AT_ONCE", 10)
