@@ -26,11 +26,16 @@ async def principal_of(scope: Scope, control: Control, needs: str = "", key: str
     return admit(await control.authenticate(key), scope, control, needs or needed(scope))
 
 
+async def admit_keyless(known: Principal, scope: Scope, control: Control, needs: str) -> Principal:
+    """Let a caller in who acts for an owner without a key: within the owner's rate, and seen like every other."""
+    return admit(await control.accounts.keys.with_quotas(known), scope, control, needs)
+
+
 def admit(known: Principal, scope: Scope, control: Control, needs: str) -> Principal:
     """Let a caller in who has shown who it is: within its rate, if it may do this, and seen in the audit log."""
     exchange = exchange_of(scope)
     principal = replace(known, source=(scope.get("client") or ("",))[0], request_id=exchange.request_id)
-    structlog.contextvars.bind_contextvars(tenant=principal.owner, caller=principal.key_id)
+    structlog.contextvars.bind_contextvars(tenant=principal.owner, caller=principal.actor)
     target = str(scope.get("path_params", {}).get("sandbox", ""))
     if target:
         structlog.contextvars.bind_contextvars(sandbox_id=target[:80])

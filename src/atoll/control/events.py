@@ -66,7 +66,7 @@ class Events:
         return Event(
             at=self._clock.now(),
             owner=owner or (by.owner if by else ""),
-            actor=by.key_id if by else SYSTEM,
+            actor=by.actor if by else SYSTEM,
             action=action,
             target=cleaned(target, limits.EXTERNAL_ID_CHARS_MAX),
             result=result,
