@@ -23,7 +23,7 @@ async def principal_of(scope: Scope, control: Control, needs: str = "", key: str
         raise Unauthenticated(
             "no API key was given", hint="Send it as `Authorization: Bearer <key>`; see the file `key` of the server."
         )
-    return admit(await control.authenticate(key), scope, control, needs or needed(scope))
+    return admit(await control.authenticate(key, source_of(scope)), scope, control, needs or needed(scope))
 
 
 async def admit_keyless(known: Principal, scope: Scope, control: Control, needs: str) -> Principal:
@@ -34,18 +34,18 @@ async def admit_keyless(known: Principal, scope: Scope, control: Control, needs:
 def admit(known: Principal, scope: Scope, control: Control, needs: str) -> Principal:
     """Let a caller in who has shown who it is: within its rate, if it may do this, and seen in the audit log."""
     exchange = exchange_of(scope)
-    principal = replace(known, source=(scope.get("client") or ("",))[0], request_id=exchange.request_id)
+    principal = replace(known, source=source_of(scope), request_id=exchange.request_id)
     structlog.contextvars.bind_contextvars(tenant=principal.owner, caller=principal.actor)
     target = str(scope.get("path_params", {}).get("sandbox", ""))
     if target:
         structlog.contextvars.bind_contextvars(sandbox_id=target[:80])
-    if needs != "read":
-        _audit(control, principal, scope, exchange, target)
     try:
         control.request_admit(principal)
     finally:  # whoever is refused hears what it may ask, too
         allowed = control.accounts.rates.left(principal)
         exchange.headers += [] if allowed is None else rate_headers(allowed)
+    if needs != "read":
+        _audit(control, principal, scope, exchange, target)
     principal.check(needs)
     return principal
 
@@ -75,6 +75,11 @@ def rate_headers(allowed: Allowed) -> list[tuple[bytes, bytes]]:
         b"ratelimit-reset": math.ceil(allowed.full_in_s),
     }
     return [(name, str(value).encode("ascii")) for name, value in values.items()]
+
+
+def source_of(scope: Scope) -> str:
+    """The address that a request came from."""
+    return str((scope.get("client") or ("",))[0])
 
 
 def key_in(headers: list[tuple[bytes, bytes]]) -> str:

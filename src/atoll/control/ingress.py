@@ -38,7 +38,7 @@ from atoll.wire.node import NodePort
 OWNER = "owner"
 """The right of a caller who has shown the key to the API itself."""
 
-Authenticate = Callable[[str], Awaitable[Principal]]
+Authenticate = Callable[[str, str], Awaitable[Principal]]
 Awake = Callable[[Sandbox], Awaitable[Sandbox]]
 
 
@@ -214,7 +214,7 @@ class Ingress:
 
     async def _check_key(self, knock: Knock, owner: str) -> str:
         if knock.key:
-            principal = await self._authenticate(knock.key)
+            principal = await self._authenticate(knock.key, knock.source)
             if principal.owner != owner:
                 raise _no_sandbox(knock.sandbox_id)
             principal.check(WRITE)

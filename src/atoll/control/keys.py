@@ -23,6 +23,7 @@ from sqlalchemy import Connection
 from atoll.control.authz import ALL_SCOPES, DEFAULT_OWNER, Principal, check_scopes
 from atoll.control.clock import Clock
 from atoll.control.events import Events
+from atoll.control.refusallog import UNKNOWN, Refusal
 from atoll.control.store import events as event_rows
 from atoll.control.store import keys as rows
 from atoll.control.store import tenants as tenant_rows
@@ -80,21 +81,24 @@ class Keys:
         """What stays open, by key."""
         self.on_revoked: Callable[[str], None] = _nobody_listens
         """Told the id of each key that is revoked here: what it holds open must close."""
+        self.on_refused: Callable[[Refusal], None] = _nobody_listens
+        """Told of each key that does not open anything."""
 
-    async def authenticate(self, key: str) -> Principal:
+    async def authenticate(self, key: str, source: str = "") -> Principal:
         """Who has this key; Unauthenticated if nobody does, or it has expired or been revoked."""
         if not token.is_key(key):
-            raise _unknown_key()
+            raise self._refused(_unknown_key(), source)
         key_hash = token.key_hash(key)
         known = self._known.get(key_hash)
         if known is None or time.monotonic() - known.at_s >= limits.KEY_CACHE_S:
             changes = self._changes
-            known = self._recognised(key_hash, await self._store.read(rows.bearer, key_hash))
+            known = self._recognised(key_hash, await self._store.read(rows.bearer, key_hash), source)
             if changes == self._changes:  # else what was read may be from before the change
                 _remember(self._known, key_hash, known)
         now = self._clock.now()
         if known.expires_at is not None and known.expires_at <= now:
-            raise Unauthenticated("the API key has expired", code="key_expired", hint="Ask for a new one.")
+            error = Unauthenticated("the API key has expired", code="key_expired", hint="Ask for a new one.")
+            raise self._refused(error, source, known.principal.owner, known.principal.key_id)
         self._used[known.principal.key_id] = now
         return known.principal
 
@@ -210,14 +214,20 @@ class Keys:
             expires_at=spec.expires_at,
         )
 
-    def _recognised(self, key_hash: str, found: Bearer | None) -> _Known:
+    def _refused(
+        self, error: Unauthenticated, source: str, owner: str = DEFAULT_OWNER, key_id: str = UNKNOWN
+    ) -> Unauthenticated:
+        self.on_refused(Refusal(error.code, source, owner, key_id))
+        return error
+
+    def _recognised(self, key_hash: str, found: Bearer | None, source: str) -> _Known:
         self._known.pop(key_hash, None)
         if found is None or not token.same_hash(found.key.hash, key_hash):
-            raise _unknown_key()
+            raise self._refused(_unknown_key(), source)
         record = found.key
         scopes = record.scopes if found.member_scopes is None else record.scopes & found.member_scopes
         if record.revoked_at is not None or found.tenant_removed or not scopes:
-            raise _revoked()
+            raise self._refused(_revoked(), source, record.owner, record.id)
         principal = Principal(record.owner, record.id, scopes, tenant_quota=found.tenant_quota, key_quota=record.quota)
         return _Known(time.monotonic(), principal, record.expires_at)
 
@@ -272,7 +282,7 @@ def _revoke(connection: Connection, owner: str, key_id: str, event: Event) -> Ke
     return rows.by_id(connection, owner, key_id)
 
 
-def _nobody_listens(_key_id: str) -> None:
+def _nobody_listens(_: object) -> None:
     pass
 
 

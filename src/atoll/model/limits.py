@@ -65,9 +65,9 @@ HTTP2_EXCHANGES_MAX = 200  # of one connection that still run, also for callers 
 HTTP2_GIVEN_UP_MAX = 100  # streams that a caller may give up beyond those that it has seen to their end
 PORT_CACHE_ENTRIES_MAX = 4096  # rules of ports in use at one moment; more only means more look-ups
 PORT_CACHE_S = 5.0  # how long a change may go unnoticed by another server process
-VISIT_FIRST_REPORT_S = 1.0  # from the first visit of a kind to its entry in the audit log
-VISIT_REPORT_S = 60.0  # between two entries about visits of one kind
-VISIT_KINDS_MAX = 64  # kinds of visits to one sandbox that are told apart; the log is for people and on a disk
+VISIT_FIRST_REPORT_S = 1.0  # from the first visit, or the first refusal, of a kind to its entry in the audit log
+VISIT_REPORT_S = 60.0  # between two entries about visits or refusals of one kind
+VISIT_KINDS_MAX = 64  # kinds of visits to a sandbox, or of refusals, that are told apart; people read the log
 
 # --- guest link -----------------------------------------------------------------------------------------------------
 FRAME_BYTES_MAX = MIB  # one frame is held in memory on both sides
@@ -264,7 +264,8 @@ MEMBERS_PER_TENANT_MAX = 1000
 TENANTS_MAX = 10_000
 KEY_USE_FLUSH_S = 10.0  # how much `last used` may lag behind: one write for all keys, not one for each request
 EVENT_DETAIL_CHARS_MAX = 2000  # of one value beside an event
-EVENT_QUEUE_MAX = 20_000  # requests whose entry in the audit log is not written yet; beyond, they wait to be answered
+EVENT_QUEUE_MAX = 20_000  # entries of the audit log that are not written yet, in memory; beyond, they are lost
+EVENT_OWNER_TIMES_FREE = 3  # one tenant has at most so many times what is free there, so that none pushes out others'
 EVENT_FLUSH_S = 0.25  # how long entries about requests are collected before one transaction writes them
 EVENT_WAIT_S_MAX = 30.0  # a caller that waits for events is answered after this, with none
 EVENT_LOOK_S = 1.0  # between two looks for events that another process has written

@@ -33,7 +33,7 @@ def with_keys(world: World) -> Ingress:
     """Doors that know three keys: the owner's, one that may only read, and a stranger's."""
     known = {"mine": world.me, "reader": Principal(world.me.owner, "ak3", frozenset({READ})), "other": world.other}
 
-    async def authenticate(key: str) -> Principal:
+    async def authenticate(key: str, _source: str) -> Principal:
         return known[key]
 
     ingress = world.control.ingress
