@@ -11,7 +11,7 @@ from starlette.types import Scope
 from atoll.api.edge import Exchange, exchange_of
 from atoll.control.service import Allowed, Control, Principal
 from atoll.model.errors import Unauthenticated
-from atoll.model.event import OK
+from atoll.model.event import BEGUN, OK
 
 ANONYMOUS = Principal(owner="", key_id="", scopes=frozenset())
 
@@ -56,14 +56,20 @@ def needed(scope: Scope) -> str:
 
 
 def _audit(control: Control, principal: Principal, scope: Scope, exchange: Exchange, target: str) -> None:
-    """Have the request in the audit log when it is over, with how it ended."""
-    method = scope.get("method", "WS")
+    """Have the request in the audit log when it is over, with how it ended; one that lasts when that is seen, too."""
+    accounts = control.accounts
+    action = f"{scope.get('method', 'WS')} {exchange.route}"
+
+    def about() -> str:
+        return target or exchange.sandbox or str(next(iter(scope.get("path_params", {}).values()), ""))
 
     def done(exchange: Exchange) -> None:
+        accounts.underway.end(lasting)
         result = exchange.code or (OK if exchange.status < 400 else str(exchange.status))
-        made = exchange.sandbox or next(iter(scope.get("path_params", {}).values()), "")
-        control.accounts.events.note(principal, f"{method} {exchange.route}", target or str(made), result)
+        detail = {"lasted_s": str(round(lasting.lasted_s, 3))} if lasting.told else None
+        accounts.events.note(principal, action, about(), result, detail)
 
+    lasting = accounts.underway.begin(lambda: accounts.events.note(principal, action, about(), BEGUN))
     exchange.done = done
 
 

@@ -20,6 +20,7 @@ from atoll.control.rates import Rates
 from atoll.control.refusallog import RefusalLog
 from atoll.control.store.engine import Store
 from atoll.control.tenants import Tenants
+from atoll.control.underway import Underway
 from atoll.control.usage import Metering
 from atoll.control.vault import Vault
 from atoll.control.webhooks import Webhooks
@@ -40,6 +41,8 @@ class Accounts:
     webhooks: Webhooks
     rates: Rates
     refusals: RefusalLog
+    underway: Underway
+    """The requests that will be in the audit log."""
     housekeeping: Housekeeping
     options: ControlOptions
 
@@ -64,6 +67,7 @@ class Accounts:
             ),
             rates=Rates(),
             refusals=refusals,
+            underway=Underway(),
             housekeeping=Housekeeping(store, clock, events, options),
             options=options,
         )
@@ -72,6 +76,7 @@ class Accounts:
         """Start the loops; they run as long as the group does."""
         tasks.start_soon(forever, self.events.flush_step)
         tasks.start_soon(forever, self.refusals.step)
+        tasks.start_soon(forever, self.underway.step)
         tasks.start_soon(self.webhooks.run)
         tasks.start_soon(forever, self.housekeeping.step)
         tasks.start_soon(forever, functools.partial(note_key_use, self.keys))

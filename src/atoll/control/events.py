@@ -86,9 +86,9 @@ class Events:
         """Set when events have been written after this call."""
         return self._added
 
-    def note(self, by: Principal, action: str, target: str, result: str) -> None:
+    def note(self, by: Principal, action: str, target: str, result: str, detail: dict[str, str] | None = None) -> None:
         """Have a request written soon."""
-        self.report(self.of(by, action, target=target, result=result))
+        self.report(self.of(by, action, target=target, result=result, detail=detail))
 
     def report(self, event: Event) -> None:
         """Have something that happened written soon.

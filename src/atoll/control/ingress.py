@@ -22,6 +22,7 @@ from atoll.control.sandboxes import not_running
 from atoll.control.sandboxtokens import SandboxTokens, TokenKind
 from atoll.control.store import ports as rows
 from atoll.control.store.engine import Store
+from atoll.control.underway import Underway
 from atoll.control.visitlog import VisitLog
 from atoll.control.visits import Admission as Admission
 from atoll.control.visits import Knock as Knock
@@ -75,7 +76,8 @@ class Ingress:
         self._secret = secret or secrets.token_bytes(porttoken.SECRET_BYTES)
         self.tokens = SandboxTokens(self._secret, ledger)
         self._known: OrderedDict[tuple[str, int], tuple[float, PortAccess]] = OrderedDict()
-        self._visits = Visits(log)
+        self.underway = Underway()
+        self._visits = Visits(log, self.underway)
         self._cut_keys: set[str] = set()
         self.awake: Awake = _stays_asleep
         """What wakes a sleeping sandbox for a caller who may go in; Conflict (not_running) if it may not wake."""

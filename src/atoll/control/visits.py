@@ -1,7 +1,7 @@
 """Visits: connections through ports of sandboxes, from the moment somebody was let in until they end or are cut.
 
 There is a bound on how many a sandbox, an owner and the server have at a time. Each ends in the audit log of the
-sandbox's owner, and so does each that was not let in.
+sandbox's owner, and so does each that was not let in; one that lasts is there before.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from atoll.control.underway import Underway
 from atoll.control.visitlog import Kind, VisitLog
 from atoll.model import limits
 from atoll.model.errors import AtollError, Forbidden, LimitExceeded
-from atoll.model.event import OK
+from atoll.model.event import BEGUN, OK
 from atoll.model.port import PortAccess
 
 CUT = "access_changed"
@@ -65,8 +66,9 @@ class Visit:
 class Visits:
     """All of one server."""
 
-    def __init__(self, log: VisitLog) -> None:
+    def __init__(self, log: VisitLog, underway: Underway) -> None:
         self.log = log
+        self._underway = underway
         self._open: defaultdict[str, set[Visit]] = defaultdict(set)
         self._of_owner: Counter[str] = Counter()
         self._total = 0
@@ -84,6 +86,7 @@ class Visits:
         """A visit while the block lasts; Forbidden (access_changed) if it was cut."""
         visit = Visit(admission)
         result = OK
+        lasting = self._underway.begin(lambda: self._note(visit, BEGUN))
         try:
             with self._placed(visit):
                 with visit.scope:
@@ -94,6 +97,7 @@ class Visits:
             result = error.code
             raise
         finally:
+            self._underway.end(lasting)
             self._note(visit, result)
 
     @contextmanager
@@ -140,5 +144,8 @@ class Visits:
             source=admission.knock.source,
             protocol=visit.protocol,
         )
+        if result == BEGUN:  # its bytes and its time are told at its end
+            self.log.note(kind)
+            return
         duration_s = time.monotonic() - visit.begun_s
         self.log.note(kind, bytes_in=visit.bytes_in, bytes_out=visit.bytes_out, duration_s=duration_s)

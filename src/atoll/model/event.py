@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 
 OK = "ok"
+BEGUN = "begun"
+"""The result of what lasts and has not ended."""
 SYSTEM = "system"
 """The actor of what no caller asked for: a deadline, a death, a budget."""
 

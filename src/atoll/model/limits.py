@@ -267,6 +267,7 @@ EVENT_DETAIL_CHARS_MAX = 2000  # of one value beside an event
 EVENT_QUEUE_MAX = 20_000  # entries of the audit log that are not written yet, in memory; beyond, they are lost
 EVENT_OWNER_TIMES_FREE = 3  # one tenant has at most so many times what is free there, so that none pushes out others'
 EVENT_FLUSH_S = 0.25  # how long entries about requests are collected before one transaction writes them
+LASTING_S = 2.0  # a request or connection that goes on for longer is in the audit log before it ends, too
 EVENT_WAIT_S_MAX = 30.0  # a caller that waits for events is answered after this, with none
 EVENT_LOOK_S = 1.0  # between two looks for events that another process has written
 EVENT_PAGE_MAX = 1000

@@ -266,6 +266,20 @@ async def test_visits_are_in_the_owners_log(world: World) -> None:
     assert (let_in.detail["bytes_in"], let_in.detail["bytes_out"]) == ("3", "5")
 
 
+async def test_a_visit_that_lasts_is_in_the_log_before_it_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LASTING_S", 0.01)
+    ingress = with_keys(world)
+    sandbox_id = (await world.control.sandbox_create(world.me, SandboxSpec()))[0].id
+    events = world.control.accounts.events
+    wanted = EventFilter(owner=world.me.owner, actions=("ingress.*",))
+    with ingress.visit(await ingress.admit(Knock(sandbox_id, PORT, "mine"))):
+        (begun,) = (await events.page(wanted, 0, 100, wait_s=9)).items
+    assert (begun.result, begun.target, begun.actor) == ("begun", sandbox_id, world.me.key_id)
+    ingress._visits.log.close()
+    await events.flush()
+    assert [event.result for event in (await events.page(wanted, 0, 100)).items] == ["begun", "ok"]
+
+
 async def test_a_sandbox_is_made_with_the_rules_of_its_ports(world: World) -> None:
     rules = PortAccess(public=True, mask_host="app.example:{port}")
     sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(ports=rules))
