@@ -254,6 +254,7 @@ LOOP_RETRY_S = 0.5  # pause of a background loop after an error, so that it does
 QUOTA_VALUE_MAX = 2**53  # the largest whole number that every JSON reader keeps
 REQUEST_BURST_S = 2.0  # a rate of requests may be used up to this much in advance, so that a burst after a pause passes
 RATES_KEPT_MAX = 4096  # callers whose rate is remembered; those that were silent for longest are forgotten first
+PROXY_HOPS_MAX = 16  # places of X-Forwarded-For that are looked at; a caller may send thousands
 IDEMPOTENCY_KEY_CHARS_MAX = 255
 IDEMPOTENCY_KEPT_S = 24 * 3600  # how long a key of a create is remembered; a retry comes within minutes
 IDEMPOTENCY_WAIT_S_MAX = 60.0  # a repeated create waits this long for the first one to be done
