@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -223,9 +224,25 @@ def test_a_whole_server_on_postgresql(postgres: Postgres, make_server: MakeServe
     assert (found.id, found.state) == (made.id, "running")
     with pytest.raises(Conflict):
         server.create(name="on-pg")
-    postgres.stop()
-    answer = server.request("GET", "/v1/sandboxes")
-    postgres.start()
-    assert (answer.status_code, answer.json()["code"]) == (503, "database_unavailable")
-    server.connect(found.id).kill()
-    assert Usage.report(**access(server)).items[0].sandboxes == 1
+    _work_while_it_is_away(postgres, server, found.id)
+    assert Usage.report(**access(server)).items[0].sandboxes == 3
+
+
+def _work_while_it_is_away(postgres: Postgres, server: Server, sandbox_id: str) -> None:
+    """Commands go on, what must be written is refused, and what was due or done meanwhile is made up for."""
+    key = Keys.create("new", **access(server)).key  # one that is known for as long as can be when the database goes
+    with server.create(timeout_s=1) as doomed, Sandbox.connect(sandbox_id, **access(server, key)) as sandbox:
+        postgres.stop()
+        since, due_s = datetime.now(UTC), time.monotonic() + 1
+        assert sandbox.commands.run("echo on").stdout == "on\n"
+        refused = [server.request("GET", "/v1/sandboxes"), server.request("POST", "/v1/sandboxes", json={})]
+        time.sleep(max(0.0, due_s - time.monotonic()))
+        postgres.start()
+        assert {(answer.status_code, answer.json()["code"]) for answer in refused} == {(503, "database_unavailable")}
+        with server.create() as fresh:
+            assert fresh.commands.run("echo fine").stdout == "fine\n"
+        wait_until(lambda: doomed.info().state == "killed", 20, "its deadline came while the database was away")
+        assert doomed.info().end_reason == "deadline"
+    told: dict[str, Any] = {"target": sandbox_id, "actions": ("POST *",), "since": since}
+    wait_until(lambda: bool(Events.list(**told, **access(server))), 5, "the command is in the audit log")
+    wait_until(lambda: not server.boxes(), 10, "nothing is left of what was refused or ended")

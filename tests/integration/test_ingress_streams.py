@@ -52,7 +52,8 @@ def test_a_caller_who_leaves_is_noticed_while_the_server_inside_is_silent(server
 
     def is_over() -> bool:
         answer = server.request("GET", f"/v1/events?target={sandbox.id}&action=ingress.*&limit=1000")
-        return any(event["detail"].get("port") == "8100" for event in answer.json()["items"])
+        told = [event["result"] for event in answer.json()["items"] if event["detail"].get("port") == "8100"]
+        return bool(set(told) - {"begun"})
 
     wait_until(is_over, 15, "the visit is over")
 

@@ -17,6 +17,7 @@ from atoll.api.facade import Facade, Fronts
 from atoll.api.ingress.addresses import Addresses
 from atoll.api.ingress.gate import Gate
 from atoll.api.ingress.routes import Routes
+from atoll.api.proxies import Proxied
 from atoll.api.v1 import (
     archives,
     contexts,
@@ -51,6 +52,7 @@ from atoll.api.v1 import (
 from atoll.api.v1 import metrics as sandbox_metrics
 from atoll.api.v1 import ports as listening
 from atoll.control.service import Control
+from atoll.model.origin import Network
 from atoll.wire import codec
 
 LOCAL = Addresses()
@@ -103,6 +105,7 @@ def create_app(
     addresses: Addresses = LOCAL,
     ports: Routes | None = None,
     facades: Sequence[Facade] = (),
+    proxies: Sequence[Network] = (),
 ) -> ASGIApp:
     """The application that a server runs: façades, requests for ports of sandboxes, and the API for all others."""
     by_path: dict[str, dict[str, Endpoint[Any, Any]]] = {}
@@ -116,7 +119,8 @@ def create_app(
             routes.append(WebSocketRoute(path, resource))
     router = Router(routes, redirect_slashes=False, default=_not_found)
     gate = Gate(router, control.ingress, ports or Routes.native(addresses.domain))
-    return Edge(Fronts(gate, facades, control, addresses) if facades else gate, control.metrics)
+    edge = Edge(Fronts(gate, facades, control, addresses) if facades else gate, control.metrics)
+    return Proxied(edge, proxies) if proxies else edge
 
 
 def _description(known: list[Endpoint[Any, Any]]) -> Endpoint[Nothing, Nothing]:

@@ -117,7 +117,8 @@ class Endpoint(Generic[B, Q]):
         scope["method"] = self.method
         ticket = getattr(query, "ticket", "")
         if ticket:
-            principal = control.tickets.redeem(ticket, scope["path"])
+            bearer = control.tickets.redeem(ticket, scope["path"])
+            principal = authn.admit(bearer, scope, control, self.needs or authn.needed(scope))
         else:
             principal = await authn.principal_of(scope, control, self.needs)
         nothing = cast(B, Nothing())

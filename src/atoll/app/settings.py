@@ -15,6 +15,7 @@ import msgspec
 
 from atoll.model import limits
 from atoll.model.errors import InvalidArgument
+from atoll.model.origin import parse_proxies
 
 CONFIG_DEFAULT = Path("/etc/atoll/atoll.toml")
 
@@ -59,6 +60,9 @@ class Settings:
     )
     domain: str = _setting("localhost", "Ports of sandboxes are at <port>-<id>.<domain>.")
     public_url: str = _setting("", "Where callers reach the server, if something stands in front: https://example.org.")
+    trusted_proxies: str = _setting(
+        "", "Proxies in front whose X-Forwarded-For says where a request came from: 127.0.0.1, 10.0.0.0/8, ..."
+    )
     tls: bool = _setting(False, "Serve with TLS, by a certificate of the server's own CA unless tls_cert names one.")
     tls_cert: Path | None = _setting(None, "Certificate chain (PEM) for the domain and *.<domain>; switches TLS on.")
     tls_key: Path | None = _setting(None, "Private key (PEM) of tls_cert.")
@@ -77,6 +81,7 @@ class Settings:
 
     def checked(self) -> Settings:
         parse_listen(self.listen)
+        parse_proxies(self.trusted_proxies)
         if not _DOMAIN.fullmatch(self.domain):
             raise _wrong("domain", "must be a name such as localhost or sandboxes.example.org")
         if self.public_url and not _ORIGIN.fullmatch(self.public_url):

@@ -25,6 +25,7 @@ from atoll.control.options import ControlOptions
 from atoll.control.service import Control, Keyring
 from atoll.control.store.engine import Store, sqlite_url
 from atoll.model.errors import Unavailable
+from atoll.model.origin import parse_proxies
 from atoll.model.policy import parse_lists
 from atoll.model.usage import Prices
 from atoll.telemetry import Metrics, Tracing
@@ -100,7 +101,12 @@ async def compose(settings: Settings, open_node: NodeOpener = open_node) -> Asyn
             patterns = [pattern for known in facades for pattern in known.port_patterns(settings.domain)]
             ports = Routes((*patterns, *Routes.native(settings.domain).patterns))
             app = create_app(
-                control, metrics_open=settings.metrics_open, addresses=addresses, ports=ports, facades=facades
+                control,
+                metrics_open=settings.metrics_open,
+                addresses=addresses,
+                ports=ports,
+                facades=facades,
+                proxies=parse_proxies(settings.trusted_proxies),
             )
             with _traced(app, settings) as served:
                 yield Server(served, control, ports)

@@ -17,8 +17,10 @@ from atoll.control.loops import forever
 from atoll.control.options import ControlOptions
 from atoll.control.posting import Poster
 from atoll.control.rates import Rates
+from atoll.control.refusallog import RefusalLog
 from atoll.control.store.engine import Store
 from atoll.control.tenants import Tenants
+from atoll.control.underway import Underway
 from atoll.control.usage import Metering
 from atoll.control.vault import Vault
 from atoll.control.webhooks import Webhooks
@@ -38,6 +40,9 @@ class Accounts:
     events: Events
     webhooks: Webhooks
     rates: Rates
+    refusals: RefusalLog
+    underway: Underway
+    """The requests that will be in the audit log."""
     housekeeping: Housekeeping
     options: ControlOptions
 
@@ -47,6 +52,8 @@ class Accounts:
     ) -> Accounts:
         events = Events(store, clock, metrics)
         keys = Keys(store, clock, events)
+        refusals = RefusalLog(events)
+        keys.on_refused = refusals.note
         tenants = Tenants(store, clock, events, keys)
         usage = Metering(store, node, clock, options.prices, options.usage_interval_s)
         tenants.on_quota = usage.look_again
@@ -59,6 +66,8 @@ class Accounts:
                 store, clock, events, metrics, vault, Poster(private_allowed=options.webhook_private).send
             ),
             rates=Rates(),
+            refusals=refusals,
+            underway=Underway(),
             housekeeping=Housekeeping(store, clock, events, options),
             options=options,
         )
@@ -66,6 +75,8 @@ class Accounts:
     def begin(self, tasks: TaskGroup) -> None:
         """Start the loops; they run as long as the group does."""
         tasks.start_soon(forever, self.events.flush_step)
+        tasks.start_soon(forever, self.refusals.step)
+        tasks.start_soon(forever, self.underway.step)
         tasks.start_soon(self.webhooks.run)
         tasks.start_soon(forever, self.housekeeping.step)
         tasks.start_soon(forever, functools.partial(note_key_use, self.keys))
@@ -74,6 +85,7 @@ class Accounts:
 
     async def close(self) -> None:
         """Write what has not been written, for a bounded time."""
+        self.refusals.close()
         with anyio.move_on_after(limits.KILL_WAIT_S_MAX, shield=True), suppress(Unavailable):
             await self.keys.flush_used()
             await self.events.flush()

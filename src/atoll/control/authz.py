@@ -35,6 +35,13 @@ class Principal:
     request_id: str = ""
     tenant_quota: Quota = field(default_factory=Quota)
     key_quota: Quota = field(default_factory=Quota)
+    by: str = ""
+    """What the caller has shown, where that was no key."""
+
+    @property
+    def actor(self) -> str:
+        """Who it is, as the audit log calls it."""
+        return self.key_id or self.by
 
     @property
     def is_operator(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -48,6 +48,8 @@ class Events:
         self._clock = clock
         self._metrics = metrics
         self._queue: deque[Event] = deque()
+        self._queued_of: Counter[str] = Counter()
+        """How many of each tenant, those included that are just being written."""
         self._queued = anyio.Event()
         self._added = anyio.Event()
 
@@ -66,7 +68,7 @@ class Events:
         return Event(
             at=self._clock.now(),
             owner=owner or (by.owner if by else ""),
-            actor=by.key_id if by else SYSTEM,
+            actor=by.actor if by else SYSTEM,
             action=action,
             target=cleaned(target, limits.EXTERNAL_ID_CHARS_MAX),
             result=result,
@@ -84,21 +86,22 @@ class Events:
         """Set when events have been written after this call."""
         return self._added
 
-    def note(self, by: Principal, action: str, target: str, result: str) -> None:
+    def note(self, by: Principal, action: str, target: str, result: str, detail: dict[str, str] | None = None) -> None:
         """Have a request written soon."""
-        if len(self._queue) >= limits.EVENT_QUEUE_MAX:
-            # The database has been away for long. The log must not take the server's memory with it.
-            self._metrics.events_lost.inc()
-            return
-        self._queue.append(self.of(by, action, target=target, result=result))
-        self._queued.set()
+        self.report(self.of(by, action, target=target, result=result, detail=detail))
 
     def report(self, event: Event) -> None:
-        """Have something that happened written soon."""
-        if len(self._queue) >= limits.EVENT_QUEUE_MAX:
+        """Have something that happened written soon.
+
+        The log must not take the server's memory with it while the database is away; and the fewer places are free the
+        fewer one tenant may have, so that some are left for the others.
+        """
+        free = limits.EVENT_QUEUE_MAX - len(self._queue)
+        if self._queued_of[event.owner] >= limits.EVENT_OWNER_TIMES_FREE * free:
             self._metrics.events_lost.inc()
             return
         self._queue.append(event)
+        self._queued_of[event.owner] += 1
         self._queued.set()
 
     async def flush(self) -> None:
@@ -111,6 +114,7 @@ class Events:
             except Exception:
                 self._queue.extendleft(reversed(batch))
                 raise
+            self._queued_of -= Counter(event.owner for event in batch)  # which forgets those that have none left
             self.written()
 
     async def flush_step(self) -> None:

@@ -23,6 +23,7 @@ from atoll.control.sandboxes import not_running
 from atoll.control.sandboxtokens import SandboxTokens, TokenKind
 from atoll.control.store import ports as rows
 from atoll.control.store.engine import Store
+from atoll.control.underway import Underway
 from atoll.control.visitlog import VisitLog
 from atoll.control.visits import Admission as Admission
 from atoll.control.visits import Knock as Knock
@@ -41,7 +42,7 @@ OWNER = "owner"
 LINK = "link"
 """The right of a caller who has shown a link's token, until the link ends."""
 
-Authenticate = Callable[[str], Awaitable[Principal]]
+Authenticate = Callable[[str, str], Awaitable[Principal]]
 Awake = Callable[[Sandbox], Awaitable[Sandbox]]
 
 
@@ -78,7 +79,8 @@ class Ingress:
         self._secret = secret or secrets.token_bytes(porttoken.SECRET_BYTES)
         self.tokens = SandboxTokens(self._secret, ledger)
         self._known: OrderedDict[tuple[str, int], tuple[float, PortAccess]] = OrderedDict()
-        self._visits = Visits(log)
+        self.underway = Underway()
+        self._visits = Visits(log, self.underway)
         self._cut_keys: set[str] = set()
         self.awake: Awake = _stays_asleep
         """What wakes a sleeping sandbox for a caller who may go in; Conflict (not_running) if it may not wake."""
@@ -222,7 +224,7 @@ class Ingress:
 
     async def _check_key(self, knock: Knock, owner: str) -> str:
         if knock.key:
-            principal = await self._authenticate(knock.key)
+            principal = await self._authenticate(knock.key, knock.source)
             if principal.owner != owner:
                 raise _no_sandbox(knock.sandbox_id)
             principal.check(WRITE)

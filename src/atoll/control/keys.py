@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 from sqlalchemy import Connection
@@ -22,6 +23,7 @@ from sqlalchemy import Connection
 from atoll.control.authz import ALL_SCOPES, DEFAULT_OWNER, Principal, check_scopes
 from atoll.control.clock import Clock
 from atoll.control.events import Events
+from atoll.control.refusallog import UNKNOWN, Refusal
 from atoll.control.store import events as event_rows
 from atoll.control.store import keys as rows
 from atoll.control.store import tenants as tenant_rows
@@ -36,6 +38,8 @@ from atoll.model.event import Event
 from atoll.model.quota import Quota, has_budget
 from atoll.model.text import is_text
 from atoll.wire import token
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,8 @@ class Keys:
         self._clock = clock
         self._events = events
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._quotas: OrderedDict[str, tuple[float, Quota]] = OrderedDict()
+        """Of tenants, and when they were read."""
         self._changes = 0
         """How often what was known had to be forgotten."""
         self._used: dict[str, datetime] = {}
@@ -75,30 +81,47 @@ class Keys:
         """What stays open, by key."""
         self.on_revoked: Callable[[str], None] = _nobody_listens
         """Told the id of each key that is revoked here: what it holds open must close."""
+        self.on_refused: Callable[[Refusal], None] = _nobody_listens
+        """Told of each key that does not open anything."""
 
-    async def authenticate(self, key: str) -> Principal:
+    async def authenticate(self, key: str, source: str = "") -> Principal:
         """Who has this key; Unauthenticated if nobody does, or it has expired or been revoked."""
         if not token.is_key(key):
-            raise _unknown_key()
+            raise self._refused(_unknown_key(), source)
         key_hash = token.key_hash(key)
         known = self._known.get(key_hash)
         if known is None or time.monotonic() - known.at_s >= limits.KEY_CACHE_S:
             changes = self._changes
-            known = self._recognised(key_hash, await self._store.read(rows.bearer, key_hash))
+            known = self._recognised(key_hash, await self._store.read(rows.bearer, key_hash), source)
             if changes == self._changes:  # else what was read may be from before the change
-                self._remember(key_hash, known)
+                _remember(self._known, key_hash, known)
         now = self._clock.now()
         if known.expires_at is not None and known.expires_at <= now:
-            raise Unauthenticated("the API key has expired", code="key_expired", hint="Ask for a new one.")
+            error = Unauthenticated("the API key has expired", code="key_expired", hint="Ask for a new one.")
+            raise self._refused(error, source, known.principal.owner, known.principal.key_id)
         self._used[known.principal.key_id] = now
         return known.principal
 
     async def with_quotas(self, principal: Principal) -> Principal:
-        """A caller who acts by a key that it does not show, with what that key and its tenant may have."""
+        """A caller who acts by a key that it does not show, or by none, with what that key and its tenant may have."""
+        if not principal.key_id:
+            return replace(principal, tenant_quota=await self._tenant_quota(principal.owner))
         found = await self._store.read(rows.bearer_by_id, principal.owner, principal.key_id)
         if found is None:
             return principal
         return replace(principal, tenant_quota=found.tenant_quota, key_quota=found.key.quota)
+
+    async def _tenant_quota(self, owner: str) -> Quota:
+        """What a tenant may have; remembered like keys, because each command by a token of a sandbox asks for it."""
+        known = self._quotas.get(owner)
+        if known is not None and time.monotonic() - known[0] < limits.KEY_CACHE_S:
+            return known[1]
+        changes = self._changes
+        tenant = await self._store.read(tenant_rows.by_id, owner)
+        quota = Quota() if tenant is None else tenant.quota
+        if changes == self._changes:
+            _remember(self._quotas, owner, (time.monotonic(), quota))
+        return quota
 
     async def create(self, by: Principal | None, owner: str, spec: KeySpec) -> tuple[KeyRecord, str]:
         """A new key. It is returned once and never again: only its hash is kept."""
@@ -156,6 +179,7 @@ class Keys:
         """Keys, members or tenants have changed: recognise every key anew."""
         self._changes += 1
         self._known.clear()
+        self._quotas.clear()
 
     async def flush_used(self) -> None:
         """Write when keys were last used."""
@@ -190,21 +214,29 @@ class Keys:
             expires_at=spec.expires_at,
         )
 
-    def _recognised(self, key_hash: str, found: Bearer | None) -> _Known:
+    def _refused(
+        self, error: Unauthenticated, source: str, owner: str = DEFAULT_OWNER, key_id: str = UNKNOWN
+    ) -> Unauthenticated:
+        self.on_refused(Refusal(error.code, source, owner, key_id))
+        return error
+
+    def _recognised(self, key_hash: str, found: Bearer | None, source: str) -> _Known:
         self._known.pop(key_hash, None)
         if found is None or not token.same_hash(found.key.hash, key_hash):
-            raise _unknown_key()
+            raise self._refused(_unknown_key(), source)
         record = found.key
         scopes = record.scopes if found.member_scopes is None else record.scopes & found.member_scopes
         if record.revoked_at is not None or found.tenant_removed or not scopes:
-            raise _revoked()
+            raise self._refused(_revoked(), source, record.owner, record.id)
         principal = Principal(record.owner, record.id, scopes, tenant_quota=found.tenant_quota, key_quota=record.quota)
         return _Known(time.monotonic(), principal, record.expires_at)
 
-    def _remember(self, key_hash: str, known: _Known) -> None:
-        self._known[key_hash] = known
-        while len(self._known) > limits.KEY_CACHE_ENTRIES_MAX:
-            self._known.popitem(last=False)
+
+def _remember(cache: OrderedDict[str, T], name: str, known: T) -> None:
+    cache[name] = known
+    cache.move_to_end(name)
+    while len(cache) > limits.KEY_CACHE_ENTRIES_MAX:
+        cache.popitem(last=False)
 
 
 def _check_spec(spec: KeySpec, now: datetime) -> None:
@@ -250,7 +282,7 @@ def _revoke(connection: Connection, owner: str, key_id: str, event: Event) -> Ke
     return rows.by_id(connection, owner, key_id)
 
 
-def _nobody_listens(_key_id: str) -> None:
+def _nobody_listens(_: object) -> None:
     pass
 
 

@@ -141,6 +141,7 @@ class Parts:
         tasks.start_soon(forever, self.estates.step)
         tasks.start_soon(forever, self.policies.log_step)
         tasks.start_soon(forever, self.visit_log.step)
+        tasks.start_soon(forever, self.ingress.underway.step)
         tasks.start_soon(self.sandboxes.watch_deaths)
         tasks.start_soon(self.sandboxes.watch_deadlines)
         tasks.start_soon(self.sandboxes.watch_idleness)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from atoll.control.authz import Principal
 from atoll.model import limits
 from atoll.model.errors import LimitExceeded
+from atoll.model.event import Shown
 
 
 @dataclass(slots=True)
@@ -56,11 +57,13 @@ class Rates:
 
     def _of(self, principal: Principal) -> list[tuple[_Bucket, float]]:
         now_s = self._clock_s()
+        # Strangers have as much as the owner, and not out of the same bucket: they could keep the owner out with that.
+        crowd = "strangers of" if principal.by == Shown.NOTHING else "tenant"
         return [
             (self._filled(whose, rate, now_s), rate)
             for whose, rate in (
                 (f"key {principal.key_id}", principal.key_quota.requests_per_second),
-                (f"tenant {principal.owner}", principal.tenant_quota.requests_per_second),
+                (f"{crowd} {principal.owner}", principal.tenant_quota.requests_per_second),
             )
             if rate is not None
         ]

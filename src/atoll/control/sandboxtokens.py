@@ -14,6 +14,7 @@ from atoll.control.authz import Principal
 from atoll.control.ledger import Ledger
 from atoll.model import ids
 from atoll.model.errors import NotFound, Unauthenticated
+from atoll.model.event import Shown
 
 
 class TokenKind(StrEnum):
@@ -39,12 +40,12 @@ class SandboxTokens:
         """Whether this is the token; it takes the same time wherever it differs."""
         return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self.mint(kind, sandbox_id).encode())
 
-    async def principal(self, sandbox_id: str) -> Principal:
-        """Who acts inside a sandbox for a caller whose token was verified: its owner, by no key."""
+    async def principal(self, sandbox_id: str, by: str = Shown.SANDBOX) -> Principal:
+        """Who acts inside a sandbox for a caller who was let in without a key: its owner, by what was shown."""
         record = await self._ledger.record(sandbox_id) if ids.is_id(ids.SANDBOX, sandbox_id) else None
         if record is None:
             raise NotFound("the sandbox was not found", code="sandbox_not_found")
-        return Principal(record.owner, "", frozenset({"read", "write"}))
+        return Principal(record.owner, "", frozenset({"read", "write"}), by=by)
 
     async def admit(self, sandbox_id: str, **tokens: str) -> Principal:
         """The owner, if one of the tokens, by kind, opens the sandbox."""

@@ -21,11 +21,13 @@ from atoll.control.parts import Parts
 from atoll.control.policies import Lists
 from atoll.control.policies import Network as Network
 from atoll.control.rates import Allowed as Allowed
+from atoll.control.refusallog import Refusal
 from atoll.control.sandboxes import REPEATED as REPEATED
 from atoll.control.sandboxes import Page as Page
 from atoll.control.sandboxes import Query as Query
 from atoll.control.snapshots import SnapshotSpec as SnapshotSpec
 from atoll.control.store.engine import Store
+from atoll.model.errors import LimitExceeded
 from atoll.model.sandbox import Budget, DeadlineAction, Sandbox, SandboxSpec
 from atoll.model.template import Template
 from atoll.telemetry import Metrics
@@ -91,12 +93,17 @@ class Control:
                 await parts.policies.close()
                 await accounts.close()
 
-    async def authenticate(self, key: str) -> Principal:
-        return await self._keys.authenticate(key)
+    async def authenticate(self, key: str, source: str = "") -> Principal:
+        return await self._keys.authenticate(key, source)
 
     def request_admit(self, principal: Principal) -> Allowed | None:
         """Count a request of this caller; LimitExceeded if its rate is used up."""
-        return self.accounts.rates.take(principal)
+        try:
+            return self.accounts.rates.take(principal)
+        except LimitExceeded as error:
+            refusal = Refusal(error.code, principal.source, principal.owner, principal.actor)
+            self.accounts.refusals.note(refusal)
+            raise
 
     async def key_create(self, owner: str, name: str) -> str:
         """A new key with all scopes, shown this once; for a tenant that is made if there is none."""

@@ -1,7 +1,7 @@
 """Visits: connections through ports of sandboxes, from the moment somebody was let in until they end or are cut.
 
 There is a bound on how many a sandbox, an owner and the server have at a time. Each ends in the audit log of the
-sandbox's owner, and so does each that was not let in.
+sandbox's owner, and so does each that was not let in; one that lasts is there before.
 
 A link has an end. An answer that was begun before goes on for a while, as a download does anywhere; a connection that
 was upgraded, which could last for ever, ends with the link. How long that is off is measured when the visit begins, by
@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 
 import anyio
 
+from atoll.control.underway import Underway
 from atoll.control.visitlog import Kind, VisitLog
 from atoll.model import limits
 from atoll.model.errors import AtollError, Forbidden, LimitExceeded
-from atoll.model.event import OK
+from atoll.model.event import BEGUN, OK
 from atoll.model.port import PortAccess
 
 CUT = "access_changed"
@@ -79,8 +80,9 @@ class Visit:
 class Visits:
     """All of one server."""
 
-    def __init__(self, log: VisitLog) -> None:
+    def __init__(self, log: VisitLog, underway: Underway) -> None:
         self.log = log
+        self._underway = underway
         self._open: defaultdict[str, set[Visit]] = defaultdict(set)
         self._of_owner: Counter[str] = Counter()
         self._total = 0
@@ -99,6 +101,7 @@ class Visits:
         visit = Visit(admission, link_ends_s=anyio.current_time() + link_left_s)
         visit.scope.deadline = visit.link_ends_s + limits.INGRESS_ANSWER_AFTER_LINK_S
         result = OK
+        lasting = self._underway.begin(lambda: self._note(visit, BEGUN))
         try:
             with self._placed(visit):
                 with visit.scope:
@@ -111,6 +114,7 @@ class Visits:
             result = error.code
             raise
         finally:
+            self._underway.end(lasting)
             self._note(visit, result)
 
     @contextmanager
@@ -157,5 +161,8 @@ class Visits:
             source=admission.knock.source,
             protocol=visit.protocol,
         )
+        if result == BEGUN:  # its bytes and its time are told at its end
+            self.log.note(kind)
+            return
         duration_s = time.monotonic() - visit.begun_s
         self.log.note(kind, bytes_in=visit.bytes_in, bytes_out=visit.bytes_out, duration_s=duration_s)

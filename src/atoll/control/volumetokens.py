@@ -14,6 +14,7 @@ from atoll.control.authz import READ, WRITE, Principal
 from atoll.control.store import volumes as rows
 from atoll.control.store.engine import Store
 from atoll.model.errors import Unauthenticated
+from atoll.model.event import Shown
 
 
 class VolumeTokens:
@@ -39,4 +40,4 @@ class VolumeTokens:
         owner = await self._store.read(rows.owner_of, volume_id) if scopes else None
         if owner is None:
             raise Unauthenticated("the volume's token is missing or wrong", code="bad_volume_token")
-        return Principal(owner, "", scopes)
+        return Principal(owner, "", scopes, by=Shown.VOLUME)

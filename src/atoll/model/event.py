@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
 OK = "ok"
+BEGUN = "begun"
+"""The result of what lasts and has not ended."""
 SYSTEM = "system"
 """The actor of what no caller asked for: a deadline, a death, a budget."""
+
+
+class Shown(StrEnum):
+    """What a caller has shown who has shown no key: the actor, then."""
+
+    SANDBOX = "sandbox_token"
+    VOLUME = "volume_token"
+    ADDRESS = "signed_address"
+    """One that a token of a sandbox has signed; an address that was made with a key counts as that key."""
+    NOTHING = "public"
+    """Somebody who may do it because the sandbox's ports are public."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -10,9 +11,11 @@ import pytest
 
 from atoll.api.app import create_app
 from atoll.control.keys import KeySpec
+from atoll.control.turnstile import Turnstile
 from atoll.model import limits
 from atoll.model.quota import Quota
 from atoll.testing.asgi import Caller
+from atoll.wire.node import WarmCount
 
 pytestmark = pytest.mark.anyio
 
@@ -133,6 +136,47 @@ async def test_metrics_count_what_was_refused_by_key_scope_quota_and_rate(edge: 
     counted = {line for line in text.splitlines() if line.startswith("atoll_requests_refused_total{")}
     codes = ("scope_missing", "quota_exceeded", "rate_limited", "unauthenticated")
     assert counted == {f'atoll_requests_refused_total{{code="{code}"}} 1.0' for code in codes}
+
+
+async def test_metrics_show_the_pool_and_its_failures(edge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = replace(edge.node.status(), warm={"base": WarmCount(live=3, shells=2)}, claims_failed=1)
+    monkeypatch.setattr(edge.node, "status", lambda: status)
+    lines = (await edge.ask("GET", "/metrics")).body.decode().splitlines()
+    assert 'atoll_warm_sandboxes{kind="live",template="base"} 3.0' in lines
+    assert 'atoll_warm_sandboxes{kind="shell",template="base"} 2.0' in lines
+    status = replace(status, warm={"base": WarmCount(live=0, shells=4)}, claims_failed=3)
+    lines = (await edge.ask("GET", "/metrics")).body.decode().splitlines()
+    assert 'atoll_warm_sandboxes{kind="live",template="base"} 0.0' in lines
+    assert 'atoll_warm_sandboxes{kind="shell",template="base"} 4.0' in lines
+    assert 'atoll_claim_failures_total{way="pool"} 3.0' in lines, "each is counted once, however often somebody looks"
+
+
+async def test_the_line_of_creates_is_shown_and_ends(edge: Any) -> None:
+    """Who comes after its end is refused at once, and told to come back; those in it get what they wait for."""
+    edge.control._sandboxes._turnstile = Turnstile(1, 2)
+    edge.node.create_gate = anyio.Event()
+    made: list[int] = []
+
+    async def create() -> None:
+        made.append((await edge.ask("POST", "/v1/sandboxes", {})).status)
+
+    async def waiting() -> str:
+        lines: list[str] = (await edge.ask("GET", "/metrics")).body.decode().splitlines()
+        return next(line for line in lines if line.startswith("atoll_creates_waiting "))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(create)
+            while await waiting() != "atoll_creates_waiting 2.0":
+                await anyio.sleep(0.01)
+            answer = await edge.ask("POST", "/v1/sandboxes", {})
+            check_problem(answer, 503, "create_queue_full")
+            assert answer.json()["retryable"]
+            edge.node.create_gate.set()
+    assert made == [201] * 3
+    assert await waiting() == "atoll_creates_waiting 0.0"
+    assert len(edge.node.guests) == 3, "what was refused has left nothing"
 
 
 async def test_templates_and_node(edge: Any) -> None:

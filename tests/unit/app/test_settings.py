@@ -32,6 +32,7 @@ def test_flags_win_over_variables_over_the_file_over_defaults(tmp_path: Path) ->
     [
         {"listen": "nowhere"},
         {"listen": "127.0.0.1:99999"},
+        {"trusted_proxies": "proxy.example"},
         {"log_level": "loud"},
         {"memory_overcommit": 0},
         {"pool_size_bytes": -1},

@@ -77,6 +77,34 @@ async def test_a_log_that_cannot_be_written_is_bounded(events: Events, monkeypat
     assert events._metrics.events_lost._value.get() == 2
 
 
+async def test_a_tenant_that_floods_the_log_pushes_out_nobody_elses_entries(
+    events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "EVENT_QUEUE_MAX", 100)
+    other = Principal("other", "ak2", ALL_SCOPES)
+    for _ in range(1000):
+        events.note(ME, "a", "", "ok")
+    for _ in range(10):
+        events.note(other, "b", "", "ok")
+    write = events._store.write
+
+    async def refused(*_: Any, **__: Any) -> None:
+        raise Unavailable("the database does not answer", code="database_unavailable")
+
+    monkeypatch.setattr(events._store, "write", refused)
+    with pytest.raises(Unavailable):
+        await events.flush()
+    monkeypatch.setattr(events._store, "write", write)
+    events.note(ME, "a", "", "ok")  # still too many: nothing was written
+    await events.flush()
+    kept = [event.owner for event in (await events.page(EventFilter(None), None, 1000)).items]
+    assert (kept.count("default"), kept.count("other")) == (75, 10)
+    for _ in range(50):
+        events.note(ME, "a", "", "ok")  # there is room again
+    await events.flush()
+    assert len((await events.page(EventFilter("default"), None, 1000)).items) == 125
+
+
 async def test_what_is_no_text_is_made_one(events: Events) -> None:
     events.note(ME, "a", "x\0\ud800" + "y" * 1000, "ok")
     await events.flush()

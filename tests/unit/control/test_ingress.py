@@ -34,7 +34,7 @@ def with_keys(world: World) -> Ingress:
     """Doors that know three keys: the owner's, one that may only read, and a stranger's."""
     known = {"mine": world.me, "reader": Principal(world.me.owner, "ak3", frozenset({READ})), "other": world.other}
 
-    async def authenticate(key: str) -> Principal:
+    async def authenticate(key: str, _source: str) -> Principal:
         return known[key]
 
     ingress = world.control.ingress
@@ -298,6 +298,20 @@ async def test_visits_are_in_the_owners_log(world: World) -> None:
     assert (refused.target, refused.source, refused.detail["count"]) == (sandbox_id, "192.0.2.1", "100")
     assert (let_in.actor, let_in.detail["by"], let_in.detail["port"]) == (world.me.key_id, "key", str(PORT))
     assert (let_in.detail["bytes_in"], let_in.detail["bytes_out"]) == ("3", "5")
+
+
+async def test_a_visit_that_lasts_is_in_the_log_before_it_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LASTING_S", 0.01)
+    ingress = with_keys(world)
+    sandbox_id = (await world.control.sandbox_create(world.me, SandboxSpec()))[0].id
+    events = world.control.accounts.events
+    wanted = EventFilter(owner=world.me.owner, actions=("ingress.*",))
+    with ingress.visit(await ingress.admit(Knock(sandbox_id, PORT, "mine"))):
+        (begun,) = (await events.page(wanted, 0, 100, wait_s=9)).items
+    assert (begun.result, begun.target, begun.actor) == ("begun", sandbox_id, world.me.key_id)
+    ingress._visits.log.close()
+    await events.flush()
+    assert [event.result for event in (await events.page(wanted, 0, 100)).items] == ["begun", "ok"]
 
 
 async def test_a_sandbox_is_made_with_the_rules_of_its_ports(world: World) -> None:

@@ -13,6 +13,7 @@ import pytest
 from atoll.control.authz import ALL_SCOPES, Principal, check_scopes
 from atoll.control.events import Events
 from atoll.control.keys import Keys, KeySpec
+from atoll.control.refusallog import Refusal
 from atoll.control.store import keys as rows
 from atoll.control.store import tenants as tenant_rows
 from atoll.control.store.engine import Store, sqlite_url
@@ -23,6 +24,7 @@ from atoll.model.errors import Forbidden, Internal, InvalidArgument, LimitExceed
 from atoll.model.quota import Quota
 from atoll.telemetry import Metrics
 from atoll.testing.clock import START, VirtualClock
+from atoll.wire import token
 
 pytestmark = pytest.mark.anyio
 
@@ -100,6 +102,26 @@ async def test_an_expired_key_opens_nothing_even_if_it_was_just_used(keys: Keys,
     with pytest.raises(Unauthenticated) as caught:
         await keys.authenticate(key)
     assert caught.value.code == "key_expired"
+
+
+async def test_a_key_that_opens_nothing_is_told_of_with_whose_it_was(keys: Keys, clock: VirtualClock) -> None:
+    """An unknown one to the operator, once for each thing that is sent, whether it looks like a key or not."""
+    told: list[Refusal] = []
+    keys.on_refused = told.append
+    short, expired = await keys.create(ADMIN, "me", KeySpec("short", expires_at=START + timedelta(seconds=10)))
+    old, revoked = await keys.create(ADMIN, "me", KeySpec("old"))
+    await keys.authenticate(expired, "192.0.2.1")
+    await keys.revoke(ADMIN, "me", old.id)
+    await clock.advance(10)
+    for key in (expired, revoked, "x", token.key_mint(bytes(token.CHANCE_BYTES))):
+        with pytest.raises(Unauthenticated):
+            await keys.authenticate(key, "192.0.2.1")
+    assert told == [
+        Refusal("key_expired", "192.0.2.1", "me", short.id),
+        Refusal("key_revoked", "192.0.2.1", "me", old.id),
+        Refusal("unauthenticated", "192.0.2.1", "default", "unknown"),
+        Refusal("unauthenticated", "192.0.2.1", "default", "unknown"),
+    ]
 
 
 async def test_last_use_is_remembered(keys: Keys, clock: VirtualClock) -> None:

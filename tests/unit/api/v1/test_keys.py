@@ -67,6 +67,37 @@ async def test_only_the_operator_sees_tenants(edge: Any) -> None:
     assert (await team.ask("GET", "/v1/sandboxes")).status == 401
 
 
+async def _refused(edge: Any) -> list[tuple[str, ...]]:
+    edge.control.accounts.refusals.close()
+    await edge.control.accounts.events.flush()
+    items = (await edge.ask("GET", "/v1/events?action=request.refused&all_tenants=true")).json()["items"]
+    return [(one["tenant"], one["actor"], one["result"], one["source"], one["detail"]["count"]) for one in items]
+
+
+async def test_a_key_that_opens_nothing_is_in_the_audit_log(edge: Any) -> None:
+    """In that of its tenant if it was one; else in the operator's."""
+    await edge.ask("POST", "/v1/tenants", {"name": "team"})
+    made = (await edge.ask("POST", "/v1/keys", {"name": "x", "tenant": "team"})).json()
+    await edge.ask("DELETE", f"/v1/keys/{made['view']['id']}?tenant=team")
+    for _ in range(3):
+        assert (await Caller(edge.app, made["key"]).ask("POST", "/v1/sandboxes", {})).status == 401
+    assert (await Caller(edge.app, "atoll_no").ask("GET", "/v1/sandboxes")).status == 401
+    assert sorted(await _refused(edge)) == [
+        ("default", "unknown", "unauthenticated", "", "1"),
+        ("team", made["view"]["id"], "key_revoked", "", "3"),
+    ]
+
+
+async def test_who_asks_too_often_is_told_of_once_with_a_number(edge: Any) -> None:
+    made = (await edge.ask("POST", "/v1/keys", {"name": "x", "quota": {"requests_per_second": 0.001}})).json()
+    caller = Caller(edge.app, made["key"])
+    answers = [await caller.ask("POST", "/v1/sandboxes", {}) for _ in range(30)]
+    assert [answer.status for answer in answers] == [201, *[429] * 29]
+    assert await _refused(edge) == [("default", made["view"]["id"], "rate_limited", "", "29")]
+    items = (await edge.ask("GET", f"/v1/events?actor={made['view']['id']}")).json()["items"]
+    assert [one["action"] for one in items if one["action"].startswith("POST")] == ["POST /v1/sandboxes"]
+
+
 async def test_a_rate_is_told_and_kept(edge: Any) -> None:
     caller = await key(edge, quota={"requests_per_second": 1})
     first = await caller.ask("GET", "/v1/sandboxes")

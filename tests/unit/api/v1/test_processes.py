@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from atoll.model import limits
 from atoll.testing.asgi import Caller
 from atoll.wire import framing, guest
 from atoll.wire.stream import FRAMES
@@ -89,6 +90,53 @@ async def test_a_caller_who_leaves_ends_the_stream_at_once(inside: Any, kill: bo
     assert inside.guest.streams == 0
     (process,) = inside.guest.processes.values()
     assert (process.exit is not None) == kill
+
+
+async def test_a_stream_that_lasts_is_in_the_audit_log_before_it_ends(
+    inside: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever follows the log sees it meanwhile, and so does whoever looks after a kill of the server."""
+    monkeypatch.setattr(limits, "LASTING_S", 0.05)
+    wanted = f"/v1/events?target={inside.sandbox}&result="
+    gone, begun = anyio.Event(), anyio.Event()
+    with anyio.fail_after(10):
+        await inside.ask("POST", "~/processes", {"cmd": "echo short"})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: inside.ask("POST", "~/processes", {"cmd": "sleep 100"}, gone=gone, begun=begun))
+            await begun.wait()
+            (seen,) = (await inside.ask("GET", f"{wanted}begun&after=0&wait_s=9")).json()["items"]
+            gone.set()
+    await inside.control.accounts.events.flush()
+    short, ended = (await inside.ask("GET", f"{wanted}ok&action=POST*")).json()["items"][-2:]
+    assert (seen["action"], seen["request_id"]) == (ended["action"], ended["request_id"])
+    assert "lasted_s" not in short["detail"]
+    assert float(ended["detail"]["lasted_s"]) >= limits.LASTING_S
+
+
+async def test_a_terminal_that_is_opened_with_a_ticket_is_in_the_audit_log(inside: Any) -> None:
+    started = (await inside.ask("POST", "~/processes?follow=false", {"cmd": "cat"})).json()
+    path = f"/v1/sandboxes/{inside.sandbox}/terminals/{started['id']}"
+    made = (await inside.ask("POST", f"{path}/ticket")).json()
+    scope = {
+        "type": "websocket",
+        "path": path,
+        "query_string": f"ticket={made['ticket']}".encode(),
+        "headers": [],
+        "client": ("192.0.2.1", 9),
+    }
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(_: Any) -> None:
+        pass
+
+    await inside.app(scope, receive, send)
+    await inside.control.accounts.events.flush()
+    (told,) = (await inside.ask("GET", "/v1/events?action=GET*")).json()["items"]
+    assert (told["action"], told["target"]) == ("GET /v1/sandboxes/{sandbox}/terminals/{process}", inside.sandbox)
+    assert (told["source"], told["result"]) == ("192.0.2.1", "no_terminal")
+    assert told["actor"].startswith("ak")
 
 
 async def test_a_stream_ends_with_the_key_that_opened_it(inside: Any) -> None:

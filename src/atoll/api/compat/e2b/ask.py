@@ -11,9 +11,10 @@ from urllib.parse import parse_qsl
 
 from starlette.types import Receive, Scope, Send
 
+from atoll.api import authn
 from atoll.api.endpoint import read_body
 from atoll.api.ingress.addresses import Addresses
-from atoll.control.authz import WRITE
+from atoll.control.authz import READ, WRITE
 from atoll.control.service import Control, Guest, Principal
 from atoll.model import limits
 from atoll.model.errors import InvalidArgument, Unauthenticated
@@ -68,6 +69,12 @@ class Ask:
         """Whether the caller may be given what opens more than reading."""
         return WRITE in self.principal.scopes
 
+    async def admit(self, known: Principal, needs: str) -> None:
+        """Let a caller in who has shown a token in place of a key: at its owner's rate, and in its audit log."""
+        about = {"sandbox": self.sandbox_id} if self.sandbox_id else {}
+        self.scope["path_params"] = {**about, **self.path}
+        self.principal = await authn.admit_keyless(known, self.scope, self.control, needs)
+
     async def body(self, kind: type[T]) -> T:
         return codec.decode(await read_body(self.scope, self.receive) or b"{}", kind)
 
@@ -116,6 +123,13 @@ class Operation:
     method: str
     path: str
     handler: Handler
+    reads: bool = False
+    """Whether it only shows, although its method says otherwise."""
+
+    @property
+    def needs(self) -> str:
+        """The scope that it takes."""
+        return READ if self.reads or self.method == "GET" else WRITE
 
 
 def without_none(values: Mapping[str, Any]) -> dict[str, Any]:

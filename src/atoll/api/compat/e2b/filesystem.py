@@ -269,13 +269,13 @@ async def remove_watcher(ask: Ask) -> None:
 _SERVICE: Final = "/filesystem.Filesystem/"
 
 OPERATIONS: Final = (
-    Operation("POST", _SERVICE + "Stat", stat_path),
+    Operation("POST", _SERVICE + "Stat", stat_path, reads=True),
     Operation("POST", _SERVICE + "MakeDir", make_dir),
     Operation("POST", _SERVICE + "Move", move),
-    Operation("POST", _SERVICE + "ListDir", list_dir),
+    Operation("POST", _SERVICE + "ListDir", list_dir, reads=True),
     Operation("POST", _SERVICE + "Remove", remove),
-    Operation("POST", _SERVICE + "WatchDir", watch_dir),
+    Operation("POST", _SERVICE + "WatchDir", watch_dir, reads=True),
     Operation("POST", _SERVICE + "CreateWatcher", create_watcher),
-    Operation("POST", _SERVICE + "GetWatcherEvents", watcher_events),
+    Operation("POST", _SERVICE + "GetWatcherEvents", watcher_events, reads=True),
     Operation("POST", _SERVICE + "RemoveWatcher", remove_watcher),
 )

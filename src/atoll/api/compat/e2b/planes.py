@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from atoll.api import authn
 from atoll.api.compat.e2b import connect, cors, routing, shapes
-from atoll.api.compat.e2b.ask import Ask, Handler, Operation
+from atoll.api.compat.e2b.ask import Ask, Operation
 from atoll.api.compat.e2b.proxywords import CLOSED, GONE, TRAFFIC_HEADER, gone, port_closed
 from atoll.api.compat.e2b.routing import Plane
 from atoll.api.edge import exchange_of
@@ -24,8 +24,9 @@ from atoll.api.errors import ClientGone, of_exception
 from atoll.api.facade import RequestHead
 from atoll.api.ingress.addresses import Addresses
 from atoll.api.ingress.routes import host_of
-from atoll.control.service import Control, Principal
+from atoll.control.service import Control
 from atoll.model.errors import AtollError, Conflict, GuestFailed, LimitExceeded, NotFound, Unauthenticated
+from atoll.model.event import Shown
 from atoll.model.port import ANY_PORT
 from atoll.wire import e2bkey
 
@@ -66,9 +67,9 @@ class Planes:
         ask = Ask(self._control, self._addresses, scope, receive, send, {}, authn.ANONYMOUS, route.sandbox_id)
         ask.templates = {**shapes.TEMPLATES, **route.templates}
         try:
-            handler = self._tables[route.plane].find(ask)
-            ask.principal = await _admit(ask, route.plane)
-            await handler(ask)
+            operation = self._tables[route.plane].find(ask)
+            await _admit(ask, route.plane, operation)
+            await operation.handler(ask)
         except ClientGone:
             raise
         except Exception as error:
@@ -85,7 +86,7 @@ class Table:
         self._exact = {(known.method, known.path): known for known in operations if "{" not in known.path}
         self._shaped = [(_shape(known.path), known) for known in operations if "{" in known.path]
 
-    def find(self, ask: Ask) -> Handler:
+    def find(self, ask: Ask) -> Operation:
         method, path = ask.scope["method"], routing.without_map(ask.scope["path"])
         found = self._exact.get((method, path))
         if found is None:
@@ -101,27 +102,29 @@ class Table:
         if found is None:
             raise NotFound(f"{method[:10]} {path[:200]} is not part of this API", code="unknown_route")
         exchange_of(ask.scope).route = f"e2b {self._plane.value} {found.path}"
-        return found.handler
+        return found
 
 
 def _shape(path: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]{1,400})", path))
 
 
-async def _admit(ask: Ask, plane: Plane) -> Principal:
-    """Who calls; a request that shows nothing is let in only where the handler looks for itself."""
+async def _admit(ask: Ask, plane: Plane, operation: Operation) -> None:
+    """Find out who calls; what shows nothing is let in only where the handler looks for itself."""
     if ask.scope["path"] in _OPEN_PATHS[plane]:
-        return authn.ANONYMOUS
+        return
     if plane is Plane.CONTROL:
-        return await _admit_key(ask)
+        await _admit_key(ask)
+        return
     tokens = ask.control.ingress.tokens
     shown = {"inside": ask.header(b"x-access-token")}
     if plane is Plane.INTERPRETER:
         # Some of its clients' calls carry the token of the ports and no other.
         shown["ports"] = ask.header(TRAFFIC_HEADER)
         if not any(shown.values()) and await _may_be_stranger(ask):
-            return await tokens.principal(ask.sandbox_id)
-    return await tokens.admit(ask.sandbox_id, **shown)
+            await ask.admit(await tokens.principal(ask.sandbox_id, Shown.NOTHING), operation.needs)
+            return
+    await ask.admit(await tokens.admit(ask.sandbox_id, **shown), operation.needs)
 
 
 async def _may_be_stranger(ask: Ask) -> bool:
@@ -141,17 +144,17 @@ def _is_content(ask: Ask) -> bool:
     return routing.without_map(ask.scope["path"]).startswith("/volumecontent/")
 
 
-async def _admit_key(ask: Ask) -> Principal:
+async def _admit_key(ask: Ask) -> None:
     if _is_content(ask) and not ask.header(b"x-api-key"):
         token = authn.key_in(ask.scope["headers"])
-        principal = await ask.control.volumes.tokens.admit(unquote(ask.path["volume"]), token)
-        principal.check(authn.needed(ask.scope))
-        return principal
+        volume = await ask.control.volumes.tokens.admit(unquote(ask.path["volume"]), token)
+        await ask.admit(volume, authn.needed(ask.scope))
+        return
     key = ask.header(b"x-api-key") or authn.key_in(ask.scope["headers"])
     if not key:
         raise Unauthenticated("no API key was given")
     ask.scope["path_params"] = ask.path
-    return await authn.principal_of(ask.scope, ask.control, key=e2bkey.read(key))
+    ask.principal = await authn.principal_of(ask.scope, ask.control, key=e2bkey.read(key))
 
 
 async def _refuse(ask: Ask, plane: Plane, error: Exception) -> None:

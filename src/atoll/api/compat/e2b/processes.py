@@ -322,9 +322,9 @@ async def send_signal(ask: Ask) -> None:
 _SERVICE: Final = "/process.Process/"
 
 OPERATIONS: Final = (
-    Operation("POST", _SERVICE + "List", list_all),
+    Operation("POST", _SERVICE + "List", list_all, reads=True),
     Operation("POST", _SERVICE + "Start", start),
-    Operation("POST", _SERVICE + "Connect", connect_to),
+    Operation("POST", _SERVICE + "Connect", connect_to, reads=True),
     Operation("POST", _SERVICE + "Update", update),
     Operation("POST", _SERVICE + "SendInput", send_input),
     Operation("POST", _SERVICE + "StreamInput", stream_input),

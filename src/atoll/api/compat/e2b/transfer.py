@@ -6,6 +6,7 @@ import base64
 import re
 import zlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -23,6 +24,7 @@ from atoll.control.sandboxtokens import TokenKind
 from atoll.control.service import Guest
 from atoll.model import limits
 from atoll.model.errors import AtollError, Conflict, GuestFailed, InvalidArgument, NotFound, TooLarge, Unauthenticated
+from atoll.model.event import Shown
 from atoll.wire import guest
 from atoll.wire.node import GuestStream
 
@@ -310,14 +312,16 @@ async def _admit(ask: Ask, operation: str) -> tuple[str, str | None]:
         if not given:
             raise Unauthenticated("missing signature query parameter")
         ask.sandbox_id = _signed_for(ask, signed)
-    ask.principal = await tokens.principal(ask.sandbox_id)
+    owner = await tokens.principal(ask.sandbox_id)
     shown = ask.header(b"x-access-token")
     if shown and tokens.opens(TokenKind.INSIDE, ask.sandbox_id, shown):
+        await ask.admit(owner, operation)
         return path, user or ask.user()
     if shown:
         raise Unauthenticated("the access token is wrong")
     token = tokens.mint(TokenKind.INSIDE, ask.sandbox_id)
     signed.check(token, datetime.now(UTC).timestamp())
+    await ask.admit(replace(owner, by=Shown.ADDRESS), operation)
     return path, user or None
 
 

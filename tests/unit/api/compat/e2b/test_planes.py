@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -13,6 +16,7 @@ from atoll.api.app import create_app
 from atoll.api.compat.e2b import agent, facade, interpreter, records, sandboxes, states, teams, templates, volumes
 from atoll.control.authz import ALL_SCOPES, Principal
 from atoll.control.clock import SystemClock
+from atoll.control.events import EventFilter
 from atoll.control.keys import KeySpec
 from atoll.control.service import Control
 from atoll.control.store.engine import Store, sqlite_url
@@ -165,6 +169,89 @@ async def test_of_a_public_sandbox_a_stranger_may_not_touch_the_code(front: Fron
     made = await front.create()
     answer = await front.ask(method, path, {"code": "1"}, e2b_sandbox_id=made["sandboxID"], e2b_sandbox_port="49999")
     assert answer.status == 401
+
+
+async def _told(front: Front) -> list[tuple[str, str, str, str]]:
+    """What the audit log says of requests: actor, action, target, result."""
+    await front.control.accounts.events.flush()
+    page = await front.control.accounts.events.page(EventFilter("default"), None, 1000)
+    return [
+        (event.actor, event.action, event.target, event.result)
+        for event in page.items
+        if event.actor in ("sandbox_token", "volume_token", "signed_address", "public")
+    ]
+
+
+async def test_what_is_asked_without_a_key_is_in_the_audit_log(front: Front) -> None:
+    """By what it was asked, and with the sandbox; what only reads is left out, as elsewhere."""
+    made = await front.create()
+    one = made["sandboxID"]
+    agent_of = {"e2b_sandbox_id": one, "x_access_token": made["envdAccessToken"]}
+    code_of = {"e2b_sandbox_id": one, "e2b_sandbox_port": "49999"}
+    stat = await front.ask("POST", "/filesystem.Filesystem/Stat", {"path": "/"}, **agent_of)
+    assert stat.status == 200, stat.body
+    listed = await front.ask("POST", "/process.Process/List", {}, **agent_of)
+    assert (listed.status, await _told(front)) == (200, [])
+    await front.ask("POST", "/filesystem.Filesystem/MakeDir", {"path": "/tmp/a"}, **agent_of)
+    await front.ask("POST", "/files?path=/tmp/a/b", b"x", **agent_of)
+    signature = _signature(made["envdAccessToken"], "/tmp/c", "write")
+    await front.ask("POST", f"/files?path=/tmp/c&signature={signature}", b"x", e2b_sandbox_id=one)
+    await front.ask("POST", "/contexts", {}, **code_of)
+    await front.ask("POST", "/execute", {"code": "1"}, **code_of, e2b_traffic_access_token=made["trafficAccessToken"])
+    volume = (await front.ask("POST", "/volumes", {"name": "v"}, x_api_key=front.key)).json()
+    bearer = {"authorization": f"Bearer {volume['token']}"}
+    await front.ask("POST", f"/volumecontent/{volume['volumeID']}/dir?path=/a", **bearer)
+    assert [told[:3] for told in await _told(front)] == [
+        ("sandbox_token", "POST e2b agent /filesystem.Filesystem/MakeDir", one),
+        ("sandbox_token", "POST e2b agent /files", one),
+        ("signed_address", "POST e2b agent /files", one),
+        ("public", "POST e2b interpreter /contexts", one),
+        ("sandbox_token", "POST e2b interpreter /execute", one),
+        ("volume_token", "POST e2b control /volumecontent/{volume}/dir", volume["volumeID"]),
+    ]
+
+
+def _signature(token: str, path: str, operation: str) -> str:
+    digest = hashlib.sha256(f"{path}:{operation}::{token}".encode()).digest()
+    return quote("v1_" + base64.b64encode(digest).decode().rstrip("="), safe="")
+
+
+async def test_what_is_asked_without_a_key_is_at_the_rate_of_its_owner(front: Front) -> None:
+    """Strangers have a rate of their own: they cannot keep the owner out."""
+    made = await front.create()
+    operator = Principal("default", "ak", ALL_SCOPES)
+    agent_of = {"e2b_sandbox_id": made["sandboxID"], "x_access_token": made["envdAccessToken"]}
+    code_of = {"e2b_sandbox_id": made["sandboxID"], "e2b_sandbox_port": "49999"}
+
+    async def stranger() -> int:
+        return (await front.ask("GET", "/health", **code_of)).status
+
+    await front.control.accounts.tenants.set_quota(operator, "default", Quota(requests_per_second=0.01))
+    assert (await stranger(), await stranger()) == (200, 429)
+    answer = await front.ask("POST", "/process.Process/List", {}, **agent_of)
+    assert (answer.status, answer.headers["ratelimit-remaining"]) == (200, "0")
+    answer = await front.ask("POST", "/process.Process/List", {}, **agent_of)
+    assert (answer.status, answer.json()["code"]) == (429, "resource_exhausted")
+    assert (await front.ask("GET", "/files?path=/a", **agent_of)).status == 429
+    await front.control.accounts.tenants.set_quota(operator, "default", Quota())
+    assert (await front.ask("POST", "/process.Process/List", {}, **agent_of)).status == 200
+
+
+async def test_a_call_by_a_token_asks_the_database_nothing(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = await front.create()
+    agent_of = {"e2b_sandbox_id": made["sandboxID"], "x_access_token": made["envdAccessToken"]}
+    assert (await front.ask("POST", "/process.Process/List", {}, **agent_of)).status == 200
+    reads: list[Any] = []
+    read = Store.read
+
+    async def counted(store: Store, query: Any, *arguments: Any, **options: Any) -> Any:
+        reads.append(query)
+        return await read(store, query, *arguments, **options)
+
+    monkeypatch.setattr(Store, "read", counted)
+    for _ in range(3):
+        assert (await front.ask("POST", "/process.Process/List", {}, **agent_of)).status == 200
+    assert reads == []
 
 
 async def test_a_sandbox_that_is_gone_is_told_as_their_proxy_does(front: Front) -> None:
