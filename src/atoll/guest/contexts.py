@@ -129,8 +129,16 @@ class Context:
             runner = self._runner
             assert runner is not None
         runner.interrupt(target.id)
+        self._agent.pump.call_later(limits.CONTEXT_INTERRUPT_AGAIN_S, lambda: self._remind(runner, target))
         self._agent.pump.call_later(limits.CONTEXT_INTERRUPT_GRACE_S, lambda: self._insist(runner, target))
         return True
+
+    def _remind(self, runner: Runner, execution: Execution) -> None:
+        """In the pump's thread. The first signal may have come to a program between its fork and its exec, which lose
+        it: that is no reason to lose the interpreter.
+        """
+        if not execution.ended and self._current is execution:
+            threading.Thread(target=runner.interrupt, args=(execution.id,), daemon=True).start()
 
     def _insist(self, runner: Runner, execution: Execution) -> None:
         """In the pump's thread, after the grace time."""

@@ -212,6 +212,7 @@ EVALUATION_FILES_MAX = 64  # files that an evaluation gives back
 EVALUATION_FILES_BYTES_MAX = 8 * MIB  # what those may weigh together; more is for a sandbox that stays
 CONTEXT_START_S_MAX = 60.0  # an interpreter that takes longer is stuck; Java inside takes some seconds
 CONTEXT_INTERRUPT_GRACE_S = 5.0  # between an interrupt and the end of an interpreter that does not react to it
+CONTEXT_INTERRUPT_AGAIN_S = 2.0  # half way to that, what has not heard the first signal gets another
 CONTEXT_REWARM_S = 1.0  # nobody has waited for a sandbox for so long: then interpreters of copies are started again
 CONTEXT_REWARM_S_MAX = 30.0  # a copy that has not heard from the node by then starts them by itself
 CONTEXT_RESEED_S_MAX = 5.0  # for an idle interpreter to draw new random numbers; a copy whose one does not is refused

@@ -104,11 +104,25 @@ async def test_a_copy_of_a_busy_shell_keeps_its_state_and_draws_before_its_next_
 
 
 async def test_nobody_waits_for_the_program_that_a_shell_waits_for(link: GuestLink, tmp_path: Path) -> None:
+    await run(link, "kept=1")
     await started(link, "sleep 60", tmp_path / "on")
     async with asyncio.timeout(limits.CONTEXT_RESEED_S_MAX - 1):
         await link.call("identity", {"copied": True})
     await link.call("contexts.interrupt", {"context": "bash"})
     assert (await run(link, "echo $kept"))[0] == b"1\n"
+
+
+async def test_who_misses_the_first_interrupt_gets_another_before_the_interpreter_is_ended(
+    link: GuestLink, tmp_path: Path
+) -> None:
+    """As a program does that was between its fork and its exec."""
+    deaf_once = f"trap 'trap - INT' INT; touch {tmp_path / 'on'}; while :; do sleep 0.05; done"
+    await run(link, "kept=2")
+    await link.call("contexts.run", {"context": "bash", "code": f'bash -c "{deaf_once}"', "detach": True})
+    while not (tmp_path / "on").exists():
+        await asyncio.sleep(0.005)
+    await link.call("contexts.interrupt", {"context": "bash"})
+    assert (await run(link, "echo $kept"))[0] == b"2\n"
 
 
 async def test_code_that_waits_for_an_interpreter_to_start_does_not_notice_that_another_comes(link: GuestLink) -> None:
