@@ -203,6 +203,28 @@ class Context:
         self._cold = True
         self._agent.pump.call_later(limits.CONTEXT_REWARM_S_MAX, self._warm_by_itself)
 
+    def cool(self) -> Runner | None:
+        """Before copies are made of this sandbox: an interpreter that each copy would have to end at once, and that
+        nobody has used yet, is not worth being copied. It is warm again when the node says so, here and there.
+
+        Returns the one that is ending.
+        """
+        with self._lock:
+            runner = self._runner
+            if runner is None or not runner.ready or self._queue or self._current or self._runs:
+                return None
+            if self.language.reseed == "message" or self.id != self.language.name:
+                return None
+            self.restart()
+            self._cool()
+            return runner
+
+    def leave_cold(self) -> None:
+        """As if it had been warm and was cooled."""
+        with self._lock:
+            if self._runner is None:
+                self._cool()
+
     @property
     def cold(self) -> bool:
         return self._cold and not self._closed

@@ -50,6 +50,39 @@ async def test_a_copy_says_what_is_not_warm_any_more_until_it_is_or_somebody_use
     assert (await link.call("identity", {"copied": False}))["cold"] is False
 
 
+async def states(link: GuestLink) -> dict[str, str]:
+    return {entry["id"]: entry["state"] for entry in (await link.call("contexts.list"))["entries"]}
+
+
+async def test_what_each_copy_would_have_to_end_is_ended_before_there_are_any_if_nobody_has_used_it(
+    link: GuestLink,
+) -> None:
+    """JavaScript, which cannot draw new random numbers; not a shell, which can."""
+    await link.call("contexts.warm", {"languages": ["bash", "javascript"]})
+    assert (await link.call("contexts.cool"))["cold"] is True
+    assert {name: state for name, state in (await states(link)).items() if name in ("bash", "javascript")} == {
+        "bash": "idle",
+        "javascript": "stopped",
+    }
+    assert (await link.call("contexts.cool"))["cold"] is False
+    await link.call("contexts.warm_again")
+    assert (await states(link))["javascript"] == "idle"
+    await run(link, "kept = 1", context="javascript")
+    assert (await link.call("contexts.cool"))["cold"] is False
+    assert (await run(link, "console.log(kept)", context="javascript"))[0] == b"1\n"
+    await link.call("contexts.remove", {"context": "javascript"})
+
+
+async def test_for_copies_it_is_not_even_started(link: GuestLink) -> None:
+    wish = {"languages": ["bash", "javascript"], "for_copies": True}
+    assert (await link.call("contexts.warm", wish))["contexts"] == {"bash": "ready", "javascript": "later"}
+    assert (await states(link))["javascript"] == "stopped"
+    assert (await link.call("identity", {"copied": True}))["cold"] is True
+    await link.call("contexts.warm_again")
+    assert (await states(link))["javascript"] == "idle"
+    await link.call("contexts.remove", {"context": "javascript"})
+
+
 async def test_contexts_are_bounded_and_processes_of_callers_are_others(link: GuestLink) -> None:
     there = len((await link.call("contexts.list"))["entries"])
     bash = {"language": "bash"}
