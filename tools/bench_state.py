@@ -7,7 +7,7 @@ processes and memory, in turn with ours.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bench_bare import Bare, Revived
 from bench_disk import disk_sizes
@@ -16,6 +16,7 @@ from bench_swap import reclaimed
 from bench_warm import pool_server, wait_live, wait_rest
 
 from atoll import Sandbox, Snapshot
+from atoll.model import limits
 from atoll.node.images import Image, Images
 from atoll.node.install.layout import Layout
 from atoll.node.names import HostNames
@@ -52,7 +53,7 @@ def state(rounds: int, parts: Sequence[str] = PARTS) -> Iterator[Row]:
 
     What the pool makes again is waited for before each act: nothing of ours runs beside the bare one, or before it.
     """
-    with pool_server(1) as server, Bare.open(Layout.from_environment(), server.data) as bare:
+    with pool_server(FORKS) as server, Bare.open(Layout.from_environment(), server.data) as bare:
         wait_rest(server, TEMPLATE, 1, 1)
         yield from _state(server, bare, rounds, parts)
 
@@ -134,14 +135,19 @@ def _sum(sandbox: Sandbox) -> None:
 
 
 def _wait_tidy(server: Server, boxes: int) -> None:
-    """Until the pool is full, and nothing else is on the host but the boxes that live: what was ended is taken down,
-    and what was taken is made again, after the answer.
+    """Until the pool is full and rests, and nothing else is on the host but the boxes that live: what was ended is
+    taken down, and what was taken is made again, after the answer.
     """
     for template in ("base", TEMPLATE):
         wait_live(server, template, 1, 1)
-    waiting = sum(count["live"] + count["shells"] for count in server.status()["warm"].values())
-    while len(server.boxes()) > waiting + boxes:
-        time.sleep(0.02)
+    seen: object = None
+    while (warm := server.status()["warm"]) != seen or len(server.boxes()) > _waiting(warm) + boxes:
+        seen = warm
+        time.sleep(2 * limits.WARM_REST_S)
+
+
+def _waiting(warm: Mapping[str, Mapping[str, int]]) -> int:
+    return sum(count["live"] + count["shells"] for count in warm.values())
 
 
 def _fork(server: Server, sandbox: Sandbox, same: _Same) -> Row:

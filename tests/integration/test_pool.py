@@ -313,3 +313,7 @@ def test_python_and_javascript_are_warm_at_create(pooled: Server) -> None:
 
         assert "python" in idle()
         wait_until(lambda: idle() == {"python", "javascript"}, 30, "JavaScript runs, too")
+        [copy] = sandbox.fork()
+        for one in (sandbox, copy):
+            assert one.code.run("console.log(6 * 7)", language="javascript").stdout == "42\n"
+        copy.kill()

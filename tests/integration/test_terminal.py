@@ -236,7 +236,8 @@ def test_atoll_shell_is_a_terminal(server: Server, sandbox: Sandbox) -> None:
     window.type("echo went on $?\r")
     window.wait("went on 130")
     window.resize(100, 30)
-    window.type("echo size $(stty size)\r")
+    # What was typed may overtake the word about the window.
+    window.type("until [ $(stty size | cut -c1-2) = 30 ]; do sleep 0.05; done; echo size $(stty size)\r")
     window.wait("size 30 100")
     window.type("exit 7\r")
     assert window.end() == 7

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 Place = tuple[str, int]
 
+_AT_ONCE = {True: ["nodad"], False: []}
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -73,7 +74,8 @@ def far_end(addresses: Iterable[str], tcp: Iterable[Place], udp: Iterable[Place]
     """With these addresses on the host's loopback, for as long as it lasts."""
     given = [f"{address}/{128 if ':' in address else 32}" for address in addresses]
     for address in given:
-        subprocess.run(["ip", "addr", "replace", address, "dev", "lo"], check=True)
+        # Without `nodad` one of version 6 is not usable at once: the kernel looks for others who have it, when it can.
+        subprocess.run(["ip", "addr", "replace", address, "dev", "lo", *_AT_ONCE[":" in address]], check=True)
     try:
         end = FarEnd(tcp, udp)
         try:

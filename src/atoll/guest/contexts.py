@@ -129,8 +129,16 @@ class Context:
             runner = self._runner
             assert runner is not None
         runner.interrupt(target.id)
+        self._agent.pump.call_later(limits.CONTEXT_INTERRUPT_AGAIN_S, lambda: self._remind(runner, target))
         self._agent.pump.call_later(limits.CONTEXT_INTERRUPT_GRACE_S, lambda: self._insist(runner, target))
         return True
+
+    def _remind(self, runner: Runner, execution: Execution) -> None:
+        """In the pump's thread. The first signal may have come to a program between its fork and its exec, which lose
+        it: that is no reason to lose the interpreter.
+        """
+        if not execution.ended and self._current is execution:
+            threading.Thread(target=runner.interrupt, args=(execution.id,), daemon=True).start()
 
     def _insist(self, runner: Runner, execution: Execution) -> None:
         """In the pump's thread, after the grace time."""
@@ -194,6 +202,28 @@ class Context:
         """It will be warm again when the node says so: by itself only if nobody ever does."""
         self._cold = True
         self._agent.pump.call_later(limits.CONTEXT_REWARM_S_MAX, self._warm_by_itself)
+
+    def cool(self) -> Runner | None:
+        """Before copies are made of this sandbox: an interpreter that each copy would have to end at once, and that
+        nobody has used yet, is not worth being copied. It is warm again when the node says so, here and there.
+
+        Returns the one that is ending.
+        """
+        with self._lock:
+            runner = self._runner
+            if runner is None or not runner.ready or self._queue or self._current or self._runs:
+                return None
+            if self.language.reseed == "message" or self.id != self.language.name:
+                return None
+            self.restart()
+            self._cool()
+            return runner
+
+    def leave_cold(self) -> None:
+        """As if it had been warm and was cooled."""
+        with self._lock:
+            if self._runner is None:
+                self._cool()
 
     @property
     def cold(self) -> bool:

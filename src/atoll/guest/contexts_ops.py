@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from atoll.guest import contexts_languages
@@ -63,16 +64,23 @@ def remove(agent: Agent, params: Params, channel: Channel) -> None:
 def warm(agent: Agent, params: Params, channel: Channel) -> None:
     """Start default contexts in advance, side by side; the answer says which are there.
 
-    Without `languages`: Python and JavaScript, in a template that is made for code, which IPython is the sign of.
+    Without `languages`: Python and JavaScript, in a template that is made for code, which IPython is the sign of. For
+    an image that is `for_copies`, what each copy would have to end at once is left to them.
     """
     names = texts(params, "languages") or list(_WARM)
     only_if_first = "languages" not in params
     timeout_s = seconds(params, "timeout_s") or limits.CONTEXT_START_S_MAX
+    for_copies = flag(params, "for_copies")
     outcome: dict[str, str] = {}
 
     def start(name: str) -> None:
         try:
-            agent.contexts.get(name).warm(timeout_s)
+            context = agent.contexts.get(name)
+            if for_copies and context.language.reseed != "message":
+                context.leave_cold()
+                outcome[name] = "later"
+                return
+            context.warm(timeout_s)
             outcome[name] = "ready"
         except (Refused, OSError) as error:
             outcome[name] = str(error)[:512]
@@ -81,7 +89,7 @@ def warm(agent: Agent, params: Params, channel: Channel) -> None:
 
     if only_if_first:
         start(names[0])
-        names = names[1:] if outcome[names[0]] == "ready" else []
+        names = names[1:] if outcome[names[0]] in ("ready", "later") else []
     threads = [threading.Thread(target=start, args=(name,), daemon=True) for name in names[: limits.CONTEXTS_MAX]]
     for thread in threads:
         thread.start()
@@ -95,6 +103,15 @@ def warm_again(agent: Agent, _params: Params, channel: Channel) -> None:
     for context in agent.contexts.cold():
         context.warm_again()
     channel.send_ok({})
+
+
+def cool(agent: Agent, _params: Params, channel: Channel) -> None:
+    """Before copies are made: end what each of them would have to end. The answer says whether there was any."""
+    ending = [runner for context in agent.contexts.all() if (runner := context.cool()) is not None]
+    deadline_s = time.monotonic() + limits.CONTEXT_COOL_S_MAX
+    while any(runner.process.exit is None for runner in ending) and time.monotonic() < deadline_s:
+        time.sleep(0.001)
+    channel.send_ok({"cold": bool(ending)})
 
 
 def run(agent: Agent, params: Params, channel: Channel) -> None:
@@ -211,6 +228,7 @@ OPS: dict[str, Any] = {
     "contexts.remove": remove,
     "contexts.warm": warm,
     "contexts.warm_again": warm_again,
+    "contexts.cool": cool,
     "contexts.run": run,
     "contexts.attach": attach,
 }

@@ -215,8 +215,10 @@ EVALUATION_FILES_MAX = 64  # files that an evaluation gives back
 EVALUATION_FILES_BYTES_MAX = 8 * MIB  # what those may weigh together; more is for a sandbox that stays
 CONTEXT_START_S_MAX = 60.0  # an interpreter that takes longer is stuck; Java inside takes some seconds
 CONTEXT_INTERRUPT_GRACE_S = 5.0  # between an interrupt and the end of an interpreter that does not react to it
+CONTEXT_INTERRUPT_AGAIN_S = 2.0  # half way to that, what has not heard the first signal gets another
 CONTEXT_REWARM_S = 1.0  # nobody has waited for a sandbox for so long: then interpreters of copies are started again
 CONTEXT_REWARM_S_MAX = 30.0  # a copy that has not heard from the node by then starts them by itself
+CONTEXT_COOL_S_MAX = 0.2  # what has not ended by then before copies are made is copied, and ended in each of them
 CONTEXT_RESEED_S_MAX = 5.0  # for an idle interpreter to draw new random numbers; a copy whose one does not is refused
 
 # --- the runtime's own needs ----------------------------------------------------------------------------------------
@@ -398,6 +400,7 @@ WARM_UP_S_MAX = 120.0  # loading the interpreters of a template on a slow machin
 WARM_DEMAND_WINDOW_S = 20.0  # how far back demand counts: what was asked for in this time is held ready
 WARM_FLOOR = 1  # of each template one is ready even if nobody asked lately
 WARM_BOX_BYTES = 128 * MIB  # what one is reckoned with; seen: 50 to 90 MiB
+WARM_SHELL_BYTES = 48 * MIB  # and one into which nothing has been restored yet; seen: 20 to 30 MiB
 WARM_MEMORY_SHARE = 0.25  # of what is available on the host may wait for owners; more is taken from those who have one
 WARM_REST_S = 0.5  # after a claim nothing is made in advance for so long: the machine is its owner's
 WARM_REST_EMPTY_S = 0.1  # the same where none is left: the next one would have to wait

@@ -42,6 +42,7 @@ from atoll.node.network.netns import Network
 from atoll.node.network.plan import Pair
 from atoll.node.portdial import PortDial
 from atoll.node.runtime.base import Box, Seen
+from atoll.node.silence import wait_silent
 from atoll.node.steps import Steps
 from atoll.wire.node import GuestStream
 
@@ -179,7 +180,7 @@ class Instance:
             self._host.cgroups.memory_gauge(self._host.names.cgroup(self.entry.box_id)),
             self.entry.resources.memory_bytes,
             lambda: self.guest.become("memory.lease", {}),
-            lambda: self.entry.frozen or self.entry.held,
+            self._keeps_still,
         )
         self._host.memory_watch.add(self._memory)
 
@@ -222,9 +223,16 @@ class Instance:
 
     async def _warm_again(self) -> None:
         """Interpreters that had to go. One that stands still or is slow does it by itself, later."""
-        if not (self.ending or self.frozen or self.entry.held):
+        if not (self.ending or self._keeps_still()):
             with contextlib.suppress(AtollError):
                 await self.guest.call("contexts.warm_again", timeout_s=limits.CONTEXT_REWARM_S_MAX)
+
+    async def cool(self) -> None:
+        """Before copies are made of it: what each of them would have to end at once is not worth being copied."""
+        if self._guest_is_ours():
+            with contextlib.suppress(AtollError):  # then it is copied
+                if (await self.guest.call("contexts.cool")).get("cold") is True:
+                    self._host.rewarming.add(self._warm_again)
 
     async def gate_open(self) -> None:
         """From here on the sandbox reaches what its policy allows."""
@@ -428,7 +436,7 @@ class Instance:
 
             async def listen() -> None:
                 nonlocal silent
-                await self._wait_silent()
+                await wait_silent(self.guest, self._keeps_still, self._heard_lately)
                 silent = True
                 tasks.cancel_scope.cancel()
 
@@ -438,6 +446,13 @@ class Instance:
         if silent:
             return EndReason.GUEST_UNRESPONSIVE, f"the guest did not answer {limits.PINGS_MISSED_MAX} times in a row"
         return cause_of(self._host, self.entry)
+
+    def _keeps_still(self) -> bool:
+        """Whether it cannot answer because we made it stand still."""
+        return self.frozen or self.entry.held
+
+    def _heard_lately(self) -> bool:
+        return self._memory is not None and self._memory.heard_lately()
 
     @property
     def alive(self) -> bool:
@@ -481,20 +496,3 @@ class Instance:
             await self._box.destroy()
         self._network.close()
         await demolish(self._host, self.entry)
-
-    async def _wait_silent(self) -> None:
-        missed = heard = 0
-        while missed < limits.PINGS_MISSED_MAX:
-            await asyncio.sleep(limits.PING_EVERY_S)
-            if self.frozen or self.entry.held:
-                continue  # it does not answer because we made it stand still
-            if heard < limits.SIGNS_PER_PING and self._memory is not None and self._memory.heard_lately():
-                heard += 1  # it has answered as it rests, which wakes it less than a call does
-                continue
-            heard = 0
-            try:
-                async with asyncio.timeout(limits.PING_S_MAX):
-                    await self.guest.call("ping")
-                missed = 0
-            except (AtollError, TimeoutError):
-                missed += 1

@@ -21,15 +21,20 @@ class Shelf:
     live: deque[Instance] = field(default_factory=deque)
     shells: deque[Instance] = field(default_factory=deque)
     asked_at_s: deque[float] = field(default_factory=deque)
+    shells_asked_at_s: deque[float] = field(default_factory=deque)
+    late_root: bool = False
+    """Whether its shells can be given another disk than the template's."""
     coming: int = 0
     """How many are being brought to life."""
     _waiting: deque[asyncio.Future[Instance | None]] = field(default_factory=deque)
 
     def demand(self, now_s: float) -> int:
         """How many were asked for in the time that counts."""
-        while self.asked_at_s and now_s - self.asked_at_s[0] > limits.WARM_DEMAND_WINDOW_S:
-            self.asked_at_s.popleft()
-        return len(self.asked_at_s)
+        return _lately(self.asked_at_s, now_s)
+
+    def shell_demand(self, now_s: float) -> int:
+        """How many shells were asked for in that time, whether or not there were so many."""
+        return _lately(self.shells_asked_at_s, now_s)
 
     def awaited(self) -> bool:
         """Whether somebody waits for what comes to life next."""
@@ -57,3 +62,9 @@ class Shelf:
             self._waiting.popleft().set_result(instance)
         elif instance is not None:
             self.live.append(instance)
+
+
+def _lately(asked_at_s: deque[float], now_s: float) -> int:
+    while asked_at_s and now_s - asked_at_s[0] > limits.WARM_DEMAND_WINDOW_S:
+        asked_at_s.popleft()
+    return len(asked_at_s)

@@ -109,6 +109,8 @@ class Snapshots:
     async def _capture(self, instance: Instance, image_id: str, *, memory: bool, passing: bool) -> Image:
         frozen = instance.frozen
         await instance.thaw()
+        if passing:
+            await instance.cool()
         try:
             return await instance.capture(image_id, memory=memory, passing=passing)
         finally:

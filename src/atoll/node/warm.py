@@ -35,10 +35,16 @@ from atoll.wire.node import WarmCount
 log = structlog.get_logger("atoll.node")
 
 
-def wanted(demand: int, ceiling: int, available_bytes: int) -> int:
-    """How many of one template should be live: what is asked for, within the ceiling and the memory; pure."""
-    affordable = math.floor(max(0, available_bytes) * limits.WARM_MEMORY_SHARE / limits.WARM_BOX_BYTES)
-    return min(max(limits.WARM_FLOOR, demand), ceiling, affordable)
+def wanted(demand: int, shell_demand: int, ceiling: int, available_bytes: int) -> WarmCount:
+    """How many of one template should be ready: what is asked for, within the ceiling and the memory; pure.
+
+    Those that are live come first; shells have what memory they leave.
+    """
+    most_bytes = max(0, available_bytes) * limits.WARM_MEMORY_SHARE
+    live = min(max(limits.WARM_FLOOR, demand), ceiling, math.floor(most_bytes / limits.WARM_BOX_BYTES))
+    rest_bytes = most_bytes - live * limits.WARM_BOX_BYTES
+    shells = min(max(limits.WARM_FLOOR, shell_demand), ceiling, math.floor(rest_bytes / limits.WARM_SHELL_BYTES))
+    return WarmCount(live, max(shells, min(live, 1)))  # whoever is live was a shell first
 
 
 class WarmPool:
@@ -80,6 +86,7 @@ class WarmPool:
         shelf = self._shelves.get(template)
         if shelf is None or shelf.image is None or not _usual(resources):
             return None
+        shelf.shells_asked_at_s.append(time.monotonic())
         self._changed.set()
         instance = self._first_alive(shelf.shells)
         return (instance, shelf.image) if instance is not None else None
@@ -87,7 +94,7 @@ class WarmPool:
     def claim_box(self, boot: Boot, resources: Resources) -> Instance | None:
         """A shell for a life of somebody else's that began as this one would have."""
         for template, shelf in self._shelves.items():
-            if shelf.image is not None and shelf.image.boot == boot and shelf.shells and shelf.shells[0].late_root:
+            if shelf.image is not None and shelf.image.boot == boot and shelf.late_root:
                 shell = self.claim_shell(template, resources)
                 return shell[0] if shell else None
         return None
@@ -108,7 +115,10 @@ class WarmPool:
 
     def entries_bytes(self) -> int:
         """The memory that those who wait are reckoned with."""
-        return sum(count.live + count.shells for count in self.counts().values()) * limits.WARM_BOX_BYTES
+        return sum(
+            count.live * limits.WARM_BOX_BYTES + count.shells * limits.WARM_SHELL_BYTES
+            for count in self.counts().values()
+        )
 
     def busy(self) -> _Busy:
         """While somebody waits for a create, nothing is made in advance."""
@@ -174,17 +184,15 @@ class WarmPool:
                 return True
         target = self._targets()
         for name, shelf in self._shelves.items():
-            if len(shelf.live) > target[name] + 1 or (shelf.live and not target[name]):
-                await _demolish(shelf.live.pop())
-                return True
-            if shelf.shells and not target[name]:  # there is no memory to spare
-                await _demolish(shelf.shells.pop())
-                return True
+            for ready, most in ((shelf.live, target[name].live), (shelf.shells, target[name].shells)):
+                if len(ready) > most + 1 or (ready and not most):  # no memory to spare, or nobody asks any more
+                    await _demolish(ready.pop())
+                    return True
         for name, shelf in sorted(self._shelves.items(), key=lambda item: len(item[1].live)):
-            if len(shelf.live) < target[name]:
+            if len(shelf.live) < target[name].live:
                 await self._enliven(shelf)
                 return True
-            if target[name] and not shelf.shells:
+            if len(shelf.shells) < target[name].shells:
                 shelf.shells.append(await self._shell(shelf))
                 return True
         return False
@@ -202,11 +210,14 @@ class WarmPool:
                     instances.remove(instance)
                     self._dead.append(instance)
 
-    def _targets(self) -> dict[str, int]:
+    def _targets(self) -> dict[str, WarmCount]:
         now_s = time.monotonic()
         available = admission.host_memory().available - limits.MEMORY_RESERVE_BYTES + self.entries_bytes()
         share = available // max(1, len(self._shelves))
-        return {name: wanted(shelf.demand(now_s), self._size, share) for name, shelf in self._shelves.items()}
+        return {
+            name: wanted(shelf.demand(now_s), shelf.shell_demand(now_s), self._size, share)
+            for name, shelf in self._shelves.items()
+        }
 
     async def _shell(self, shelf: Shelf) -> Instance:
         assert shelf.image is not None
@@ -215,7 +226,9 @@ class WarmPool:
         entry = self._host.entry(
             "", shelf.template.name, Resources(), slot=slot, hostname="sandbox", boot=shelf.image.boot
         )
-        return await Instance.prepare(self._host, entry, self._host.images.disk_path(shelf.image.id), Steps())
+        shell = await Instance.prepare(self._host, entry, self._host.images.disk_path(shelf.image.id), Steps())
+        shelf.late_root = shell.late_root
+        return shell
 
     async def _enliven(self, shelf: Shelf) -> None:
         """One more that answers, for the shelf or for whoever waits for it."""

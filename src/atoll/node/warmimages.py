@@ -85,7 +85,7 @@ async def _warm_up(instance: Instance, template: Template) -> None:
     operations = (await instance.guest.call("info")).get("operations", [])
     if "contexts.warm" in operations:
         wanted = {"languages": list(template.warm)} if template.warm else {}
-        await instance.guest.call("contexts.warm", wanted, timeout_s=limits.WARM_UP_S_MAX)
+        await instance.guest.call("contexts.warm", {**wanted, "for_copies": True}, timeout_s=limits.WARM_UP_S_MAX)
 
 
 async def run_once(instance: Instance) -> None:

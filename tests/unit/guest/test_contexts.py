@@ -50,6 +50,39 @@ async def test_a_copy_says_what_is_not_warm_any_more_until_it_is_or_somebody_use
     assert (await link.call("identity", {"copied": False}))["cold"] is False
 
 
+async def states(link: GuestLink) -> dict[str, str]:
+    return {entry["id"]: entry["state"] for entry in (await link.call("contexts.list"))["entries"]}
+
+
+async def test_what_each_copy_would_have_to_end_is_ended_before_there_are_any_if_nobody_has_used_it(
+    link: GuestLink,
+) -> None:
+    """JavaScript, which cannot draw new random numbers; not a shell, which can."""
+    await link.call("contexts.warm", {"languages": ["bash", "javascript"]})
+    assert (await link.call("contexts.cool"))["cold"] is True
+    assert {name: state for name, state in (await states(link)).items() if name in ("bash", "javascript")} == {
+        "bash": "idle",
+        "javascript": "stopped",
+    }
+    assert (await link.call("contexts.cool"))["cold"] is False
+    await link.call("contexts.warm_again")
+    assert (await states(link))["javascript"] == "idle"
+    await run(link, "kept = 1", context="javascript")
+    assert (await link.call("contexts.cool"))["cold"] is False
+    assert (await run(link, "console.log(kept)", context="javascript"))[0] == b"1\n"
+    await link.call("contexts.remove", {"context": "javascript"})
+
+
+async def test_for_copies_it_is_not_even_started(link: GuestLink) -> None:
+    wish = {"languages": ["bash", "javascript"], "for_copies": True}
+    assert (await link.call("contexts.warm", wish))["contexts"] == {"bash": "ready", "javascript": "later"}
+    assert (await states(link))["javascript"] == "stopped"
+    assert (await link.call("identity", {"copied": True}))["cold"] is True
+    await link.call("contexts.warm_again")
+    assert (await states(link))["javascript"] == "idle"
+    await link.call("contexts.remove", {"context": "javascript"})
+
+
 async def test_contexts_are_bounded_and_processes_of_callers_are_others(link: GuestLink) -> None:
     there = len((await link.call("contexts.list"))["entries"])
     bash = {"language": "bash"}
@@ -104,11 +137,25 @@ async def test_a_copy_of_a_busy_shell_keeps_its_state_and_draws_before_its_next_
 
 
 async def test_nobody_waits_for_the_program_that_a_shell_waits_for(link: GuestLink, tmp_path: Path) -> None:
+    await run(link, "kept=1")
     await started(link, "sleep 60", tmp_path / "on")
     async with asyncio.timeout(limits.CONTEXT_RESEED_S_MAX - 1):
         await link.call("identity", {"copied": True})
     await link.call("contexts.interrupt", {"context": "bash"})
     assert (await run(link, "echo $kept"))[0] == b"1\n"
+
+
+async def test_who_misses_the_first_interrupt_gets_another_before_the_interpreter_is_ended(
+    link: GuestLink, tmp_path: Path
+) -> None:
+    """As a program does that was between its fork and its exec."""
+    deaf_once = f"trap 'trap - INT' INT; touch {tmp_path / 'on'}; while :; do sleep 0.05; done"
+    await run(link, "kept=2")
+    await link.call("contexts.run", {"context": "bash", "code": f'bash -c "{deaf_once}"', "detach": True})
+    while not (tmp_path / "on").exists():
+        await asyncio.sleep(0.005)
+    await link.call("contexts.interrupt", {"context": "bash"})
+    assert (await run(link, "echo $kept"))[0] == b"2\n"
 
 
 async def test_code_that_waits_for_an_interpreter_to_start_does_not_notice_that_another_comes(link: GuestLink) -> None:

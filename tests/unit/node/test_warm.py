@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,23 +15,45 @@ from atoll.model.resources import Resources
 from atoll.model.template import Template
 from atoll.node import admission, templates, warm
 from atoll.node.shelf import Shelf
+from atoll.wire.node import WarmCount
 
 PLENTY = 1000 * limits.WARM_BOX_BYTES
 
 
+def affords(count: int) -> int:
+    return int(count * limits.WARM_BOX_BYTES / limits.WARM_MEMORY_SHARE)
+
+
 def test_without_demand_the_floor_is_kept() -> None:
-    assert warm.wanted(0, ceiling=8, available_bytes=PLENTY) == limits.WARM_FLOOR
+    assert warm.wanted(0, 0, ceiling=8, available_bytes=PLENTY) == WarmCount(limits.WARM_FLOOR, limits.WARM_FLOOR)
+    assert warm.wanted(0, 0, ceiling=0, available_bytes=PLENTY) == WarmCount(0, 0)
 
 
 def test_demand_counts_up_to_the_ceiling() -> None:
-    assert warm.wanted(5, ceiling=8, available_bytes=PLENTY) == 5
-    assert warm.wanted(50, ceiling=8, available_bytes=PLENTY) == 8
+    assert warm.wanted(5, 3, ceiling=8, available_bytes=PLENTY) == WarmCount(5, 3)
+    assert warm.wanted(50, 50, ceiling=8, available_bytes=PLENTY) == WarmCount(8, 8)
 
 
 def test_memory_has_the_last_word() -> None:
-    assert warm.wanted(5, ceiling=8, available_bytes=int(2 * limits.WARM_BOX_BYTES / limits.WARM_MEMORY_SHARE)) == 2
-    assert warm.wanted(5, ceiling=8, available_bytes=0) == 0
-    assert warm.wanted(5, ceiling=8, available_bytes=-1) == 0
+    assert warm.wanted(5, 5, ceiling=8, available_bytes=affords(2)) == WarmCount(2, 1)
+    assert warm.wanted(1, 8, ceiling=8, available_bytes=affords(2)).live == 1
+    assert 1 < warm.wanted(1, 8, ceiling=8, available_bytes=affords(2)).shells < 8
+    assert warm.wanted(5, 5, ceiling=8, available_bytes=0) == WarmCount(0, 0)
+    assert warm.wanted(5, 5, ceiling=8, available_bytes=-1) == WarmCount(0, 0)
+
+
+def test_who_asks_for_shells_in_vain_is_counted_too() -> None:
+    """So that the next call that makes many copies finds a box for each."""
+    pool = warm.WarmPool(cast(Any, None), cast(Any, None), size=8)
+    boot: Any = object()
+    shelf = pool._shelves["code"] = Shelf(
+        Template(name="code", key="1" * 16), image=cast(Any, SimpleNamespace(boot=boot)), late_root=True
+    )
+    assert [pool.claim_box(boot, Resources()) for _ in range(5)] == [None] * 5
+    assert shelf.shell_demand(time.monotonic()) == 5
+    shelf.late_root = False  # then they are of no use for this
+    assert pool.claim_box(boot, Resources()) is None
+    assert shelf.shell_demand(time.monotonic()) == 5
 
 
 def test_it_is_quiet_only_when_nobody_waits_and_a_while_after() -> None:
