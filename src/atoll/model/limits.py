@@ -75,8 +75,7 @@ GUEST_CONNECT_S_MAX = 5.0
 SPARE_ARRIVES_S = 0.05  # for a connection that was begun in advance; one that takes longer is begun anew, and reported
 GUEST_REPLY_S_MAX = 30.0  # a reply to a small question; streams have their own clocks
 GUEST_IDLE_S_MAX = 3600.0  # a stream on which nothing came for this long is taken for dead
-GUEST_ITEMS_MAX = 200_000  # what a guest may list before it is taken for endless
-GUEST_COLLECT_BYTES_MAX = 64 * MIB  # what one list may weigh in the node's memory
+GUEST_LIST_BYTES_MAX = 64 * MIB  # of one list on its way: LIST_ENTRIES_MAX files with names of a usual length
 
 # --- host -----------------------------------------------------------------------------------------------------------
 HELPER_S_MAX = 60.0  # a helper program (runsc, nft) that takes longer is stuck

@@ -12,7 +12,7 @@ from atoll.api.stream import body_chunks, send_events, until_disconnected
 from atoll.api.v1 import guestwords
 from atoll.api.v1.sandboxes import ONE as SANDBOX
 from atoll.model import limits
-from atoll.model.errors import Conflict, GuestFailed, InvalidArgument, NotFound
+from atoll.model.errors import Conflict, GuestFailed, InvalidArgument, NotFound, TooLarge
 from atoll.wire import framing, guest
 from atoll.wire import stream as encodings
 from atoll.wire.node import GuestStream
@@ -208,7 +208,7 @@ ENDPOINTS = (
         gives=_EVENTS,
         errors=(InvalidArgument, *ERRORS),
     ),
-    Endpoint("GET", PATH, "List processes", list_all, answer=ProcessList, errors=ERRORS),
+    Endpoint("GET", PATH, "List processes", list_all, answer=ProcessList, errors=(*ERRORS, TooLarge)),
     Endpoint("GET", ONE, "Show a process", show, answer=ProcessView, errors=ERRORS),
     Endpoint("POST", ONE + "/resize", "Tell a terminal its new size", resize, body=PtySize, errors=ERRORS),
     Endpoint(
