@@ -88,10 +88,7 @@ def copy_out(sandbox: Sandbox, source: str, target: str, user: str | None, tell:
         if name in ("", ".", ".."):
             raise InvalidArgument("name the folder that it shall become", code="local_file")
         local = local / name
-    try:
-        local.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidArgument(f"{local.parent}: {error.strerror}", code="local_file") from error
+    local.parent.mkdir(parents=True, exist_ok=True)
     if found.type == "directory":
         return sandbox.files.pull(source, local, user=user, on_progress=tell).skipped
     sandbox.files.download(source, local, user=user, on_progress=tell)

@@ -92,4 +92,11 @@ def _run(arguments: list[str] | None) -> int:
         # The reader of our output (`| head`) has gone. Nothing may be written any more, not even at exit.
         sys.stdout = None
         return 1
+    except OSError as error:
+        from atoll.cli.output import complain
+        from atoll.model.errors import InvalidArgument
+
+        named = f"{error.filename}: " if isinstance(error.filename, str) else ""
+        complain(InvalidArgument(f"{named}{error.strerror or error}", code="local_file"))
+        return 1
     return answer if isinstance(answer, int) else 0
