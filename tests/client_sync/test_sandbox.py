@@ -247,6 +247,17 @@ def test_stat_exists_remove_move_mkdir() -> None:
             sb.files.read("a")
 
 
+def test_a_list_that_was_cut_says_so() -> None:
+    """It is a list all the same. Positive control: one that holds everything."""
+    with Sandbox.create() as sb:
+        sb.commands.run("mkdir a b; cd a; touch $(seq 51); cd ../b; touch x.py y.py")
+        assert (len(cut := sb.files.list("a")), cut.truncated) == (50, True)
+        assert (len(whole := sb.files.list("b")), whole.truncated) == (2, False)
+        assert isinstance(cut, list)
+        assert (len(cut := sb.files.find("b", "*.py", limit=1)), cut.truncated) == (1, True)
+        assert (len(whole := sb.files.find("b", "*.py")), whole.truncated) == (2, False)
+
+
 def test_upload_and_download_stream_large_files(tmp_path: Path) -> None:
     local = tmp_path / "big.bin"
     local.write_bytes(bytes(range(256)) * 40_000)

@@ -11,7 +11,7 @@ from atoll.cli.copy import Place, parse_place
 from atoll.cli.find import find
 from atoll.cli.options import Seconds
 from atoll.cli.output import json_option, print_json, print_table, printable
-from atoll.client import FileChanged, FileOverflow
+from atoll.client import FileChanged, FileOverflow, Listed
 from atoll.wire.public import FileView
 
 _LETTERS = {"directory": "d", "symlink": "l", "file": "-"}
@@ -48,18 +48,21 @@ def list_(place: str, depth: int, user: str | None, as_json: bool) -> None:
 @click.argument("place", metavar="PLACE")
 @click.argument("pattern")
 @click.option("--type", "type_", type=click.Choice(["file", "directory", "symlink"]), help="Only these.")
+@click.option("--limit", type=click.IntRange(1), default=10_000, show_default=True, help="Files to show at most.")
 @user_option
 @json_option
-def find_(place: str, pattern: str, type_: str | None, user: str | None, as_json: bool) -> None:
+def find_(place: str, pattern: str, type_: str | None, limit: int, user: str | None, as_json: bool) -> None:
     """Find files below a folder by a pattern of their name, such as '*.py'."""
     where = _place(place)
     with closing(find(where.sandbox)) as found:
-        _print(found.files.find(where.path, pattern, type=type_, user=user), as_json)
+        _print(found.files.find(where.path, pattern, type=type_, limit=limit, user=user), as_json)
 
 
-def _print(views: list[FileView], as_json: bool) -> None:
+def _print(views: Listed[FileView], as_json: bool) -> None:
+    if views.truncated:
+        click.echo("there are more", err=True)
     if as_json:
-        print_json(msgspec.to_builtins(views))
+        print_json(msgspec.to_builtins(list(views)))
         return
     rows = [
         (

@@ -45,6 +45,8 @@ def parse_place(text: str) -> FilePlace | None:
 
 def show_files(place: FilePlace, depth: int, as_json: bool) -> None:
     views = Volume.files(place.volume).list(place.path, depth=depth)
+    if views.truncated:
+        click.echo("there are more", err=True)
     if as_json:
         print_json([msgspec.to_builtins(view) for view in views])
         return

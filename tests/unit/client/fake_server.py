@@ -32,6 +32,7 @@ from atoll.wire import framing
 from atoll.wire.public import ProcessSignal, ProcessStart, SandboxCreate, SandboxDeadline
 
 KEY = "atoll_test"
+LISTED_MAX = 50  # things in one list of a folder; a real server has more room
 
 
 class Process:
@@ -332,10 +333,20 @@ def file_view(path: bytes) -> dict[str, Any]:
 
 async def listing(request: Request) -> Response:
     folder = box(request).file(raw_path(request))
-    items = [file_view(os.path.join(folder, name)) for name in sorted(os.listdir(folder))]
+    return file_list([os.path.join(folder, name) for name in sorted(os.listdir(folder))], LISTED_MAX)
+
+
+async def find(request: Request) -> Response:
+    pattern = request.query_params["pattern"].encode()
+    found = Path(os.fsdecode(box(request).file(raw_path(request)))).rglob(os.fsdecode(pattern))
+    return file_list([os.fsencode(path) for path in sorted(found)], int(request.query_params.get("limit", 10_000)))
+
+
+def file_list(paths: list[bytes], most: int) -> Response:
     import json
 
-    return Response(json.dumps({"items": items}), media_type="application/json")
+    answer = {"items": [file_view(path) for path in paths[:most]], "truncated": len(paths) > most}
+    return Response(json.dumps(answer), media_type="application/json")
 
 
 async def stat_one(request: Request) -> Response:
@@ -416,6 +427,7 @@ def application() -> Any:
         Route(f"{one}/files/content", read, methods=["GET"]),
         Route(f"{one}/files/content", write, methods=["PUT"]),
         Route(f"{one}/files", listing, methods=["GET"]),
+        Route(f"{one}/files/find", find, methods=["GET"]),
         Route(f"{one}/files", remove, methods=["DELETE"]),
         Route(f"{one}/files/stat", stat_one, methods=["GET"]),
         Route(f"{one}/files/move", move, methods=["POST"]),
