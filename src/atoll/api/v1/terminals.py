@@ -10,7 +10,7 @@ import msgspec
 from atoll.api.endpoint import Call, Endpoint, Nothing, Reply
 from atoll.api.socket import Socket, guarded, upgrade_missing
 from atoll.api.v1 import guestwords, insidewords
-from atoll.api.v1.processes import ERRORS, process_params
+from atoll.api.v1.processes import ERRORS, STARTING, process_params
 from atoll.api.v1.sandboxes import ONE as SANDBOX
 from atoll.model import limits
 from atoll.model.errors import Conflict, InvalidArgument
@@ -150,7 +150,7 @@ ENDPOINTS = (
         body=TerminalStart,
         answer=ProcessStarted,
         status=201,
-        errors=(InvalidArgument, *ERRORS),
+        errors=STARTING,
     ),
     Endpoint(
         "GET",
