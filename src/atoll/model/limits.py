@@ -41,6 +41,7 @@ SOCKET_MESSAGE_BYTES_MAX = MIB  # one message of a WebSocket; a paste that is la
 SOCKET_PING_S = 20.0  # a WebSocket whose peer does not answer a ping within this is closed
 TICKET_S = 60  # from asking for a ticket to opening a WebSocket with it
 TICKETS_MAX = 10_000  # given out and not used
+TERMINAL_SIZE_MAX = 4096  # columns or rows; larger than any screen
 TERMINAL_TAIL_BYTES = 256 * KIB  # what a screen is restored from: many screens of a full-screen program
 QUERY_FIELDS_MAX = 128  # filters of a list: one for each metadata entry, and some
 HTTP_HEAD_BYTES_MAX = 64 * KIB  # of a request line and its headers; browsers send a tenth of it

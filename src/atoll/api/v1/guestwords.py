@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from atoll.model import limits
-from atoll.model.errors import GuestFailed, TooLarge
+from atoll.model.errors import AtollError, GuestFailed, TooLarge, from_guest
 from atoll.wire import codec, guest
 from atoll.wire.node import GuestStream
 from atoll.wire.public import FileView, InputWritten, ProcessDropped, ProcessExited, ProcessStarted, ProcessView
@@ -39,6 +39,11 @@ class _Dropped(msgspec.Struct):
     stream: _Stream
     bytes: _Count
     offset: _Count
+
+
+class _Refused(msgspec.Struct):
+    code: _Id
+    message: _Text
 
 
 class _Exit(msgspec.Struct):
@@ -96,6 +101,12 @@ def dropped(value: Any) -> ProcessDropped:
     """The guest names the offset where its output goes on; the public event where the gap begins."""
     words = codec.from_guest(value, _Dropped)
     return ProcessDropped(stream=words.stream, offset=max(0, words.offset - words.bytes), length=words.bytes)
+
+
+def refused(value: Any) -> AtollError:
+    """Why something that was asked for on the way is not done; all else goes on."""
+    words = codec.from_guest(value, _Refused)
+    return from_guest(words.code, words.message)
 
 
 def exited(value: Any) -> ProcessExited:
