@@ -143,6 +143,42 @@ async def test_stdin_larger_than_any_pipe_while_output_comes_back() -> None:
         assert (await sb.commands.run("exit 0", stdin=data)).ok
 
 
+async def test_input_goes_on_where_its_connection_broke() -> None:
+    """Nothing of it is lost and nothing comes twice: half of it had arrived. And while the output breaks as well."""
+    given = "CUT" + "0123456789" * 1000
+    async with await AsyncSandbox.create() as sb:
+        assert (await sb.commands.run("cat", stdin=given)).stdout == given
+        assert (await sb.commands.run("echo CUT; sleep 0.1; cat", stdin=given)).stdout == "CUT\n" + given
+        process = await sb.commands.start("cat", stdin=True)
+        await process.write("one\n")
+        await process.write("CUT two\n")
+        await process.write("three\n", close=True)
+        assert (await process.wait()).stdout == "one\nCUT two\nthree\n"
+        process = await sb.commands.start("cat", stdin=True)
+        await process.write("one\n")
+        await (await sb.commands.attach(process.id)).write("CUT two\n", close=True)
+        assert (await process.wait()).stdout == "one\nCUT two\n"
+
+
+async def test_who_does_not_know_what_arrived_says_so() -> None:
+    """Somebody else has written since: to go on by the offset would swallow what was theirs, or ours."""
+    async with await AsyncSandbox.create() as sb:
+        process = await sb.commands.start("cat", stdin=True)
+        other = await sb.commands.attach(process.id)
+        await other.write("somebody else\n")
+        with pytest.raises(ConnectionFailed):
+            await process.write("CUT two\n")
+        await process.kill()
+
+
+async def test_a_command_may_end_with_its_connection() -> None:
+    async with await AsyncSandbox.create() as sb:
+        with pytest.raises(ConnectionFailed):
+            await sb.commands.run("echo CUT; sleep 60", kill_on_disconnect=True)
+        (ended,) = await sb.commands.list()
+        assert (await (await sb.commands.attach(ended.id)).wait()).signal == 9
+
+
 async def test_a_broken_stream_is_taken_up_where_it_broke() -> None:
     async with await AsyncSandbox.create() as sb:
         result = await sb.commands.run("echo CUT one; sleep 0.2; echo two; echo three >&2")
@@ -245,6 +281,17 @@ async def test_stat_exists_remove_move_mkdir() -> None:
         assert not await sb.files.exists("a")
         with pytest.raises(NotFound):
             await sb.files.read("a")
+
+
+async def test_a_list_that_was_cut_says_so() -> None:
+    """It is a list all the same. Positive control: one that holds everything."""
+    async with await AsyncSandbox.create() as sb:
+        await sb.commands.run("mkdir a b; cd a; touch $(seq 51); cd ../b; touch x.py y.py")
+        assert (len(cut := await sb.files.list("a")), cut.truncated) == (50, True)
+        assert (len(whole := await sb.files.list("b")), whole.truncated) == (2, False)
+        assert isinstance(cut, list)
+        assert (len(cut := await sb.files.find("b", "*.py", limit=1)), cut.truncated) == (1, True)
+        assert (len(whole := await sb.files.find("b", "*.py")), whole.truncated) == (2, False)
 
 
 async def test_upload_and_download_stream_large_files(tmp_path: Path) -> None:

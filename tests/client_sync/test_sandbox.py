@@ -143,6 +143,42 @@ def test_stdin_larger_than_any_pipe_while_output_comes_back() -> None:
         assert (sb.commands.run("exit 0", stdin=data)).ok
 
 
+def test_input_goes_on_where_its_connection_broke() -> None:
+    """Nothing of it is lost and nothing comes twice: half of it had arrived. And while the output breaks as well."""
+    given = "CUT" + "0123456789" * 1000
+    with Sandbox.create() as sb:
+        assert (sb.commands.run("cat", stdin=given)).stdout == given
+        assert (sb.commands.run("echo CUT; sleep 0.1; cat", stdin=given)).stdout == "CUT\n" + given
+        process = sb.commands.start("cat", stdin=True)
+        process.write("one\n")
+        process.write("CUT two\n")
+        process.write("three\n", close=True)
+        assert (process.wait()).stdout == "one\nCUT two\nthree\n"
+        process = sb.commands.start("cat", stdin=True)
+        process.write("one\n")
+        (sb.commands.attach(process.id)).write("CUT two\n", close=True)
+        assert (process.wait()).stdout == "one\nCUT two\n"
+
+
+def test_who_does_not_know_what_arrived_says_so() -> None:
+    """Somebody else has written since: to go on by the offset would swallow what was theirs, or ours."""
+    with Sandbox.create() as sb:
+        process = sb.commands.start("cat", stdin=True)
+        other = sb.commands.attach(process.id)
+        other.write("somebody else\n")
+        with pytest.raises(ConnectionFailed):
+            process.write("CUT two\n")
+        process.kill()
+
+
+def test_a_command_may_end_with_its_connection() -> None:
+    with Sandbox.create() as sb:
+        with pytest.raises(ConnectionFailed):
+            sb.commands.run("echo CUT; sleep 60", kill_on_disconnect=True)
+        (ended,) = sb.commands.list()
+        assert ((sb.commands.attach(ended.id)).wait()).signal == 9
+
+
 def test_a_broken_stream_is_taken_up_where_it_broke() -> None:
     with Sandbox.create() as sb:
         result = sb.commands.run("echo CUT one; sleep 0.2; echo two; echo three >&2")
@@ -245,6 +281,17 @@ def test_stat_exists_remove_move_mkdir() -> None:
         assert not sb.files.exists("a")
         with pytest.raises(NotFound):
             sb.files.read("a")
+
+
+def test_a_list_that_was_cut_says_so() -> None:
+    """It is a list all the same. Positive control: one that holds everything."""
+    with Sandbox.create() as sb:
+        sb.commands.run("mkdir a b; cd a; touch $(seq 51); cd ../b; touch x.py y.py")
+        assert (len(cut := sb.files.list("a")), cut.truncated) == (50, True)
+        assert (len(whole := sb.files.list("b")), whole.truncated) == (2, False)
+        assert isinstance(cut, list)
+        assert (len(cut := sb.files.find("b", "*.py", limit=1)), cut.truncated) == (1, True)
+        assert (len(whole := sb.files.find("b", "*.py")), whole.truncated) == (2, False)
 
 
 def test_upload_and_download_stream_large_files(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -32,8 +34,8 @@ def here(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ATOLL_API_KEY", server.key)
 
 
-def run(*words: str) -> Result:
-    answer = CliRunner().invoke(atoll, words, standalone_mode=False)
+def run(*words: str, input: bytes | None = None) -> Result:
+    answer = CliRunner().invoke(atoll, words, input=input, standalone_mode=False)
     if answer.exception is not None:
         raise answer.exception
     return answer
@@ -51,6 +53,7 @@ def test_processes(sandbox: Sandbox) -> None:
     assert shown.split()[1:5] == [str(process.pid), "job", "user", "running"]
     run("process", "signal", sandbox.id, "job", "USR1")
     assert run("process", "logs", "-f", sandbox.id, started).return_value == 5
+    assert run("sandbox", "exec", "--login", sandbox.id, "shopt login_shell").stdout.split() == ["login_shell", "on"]
     views = json.loads(run("process", "ls", sandbox.id, "--json").stdout)
     assert [view["exit_code"] for view in views if view["id"] == started] == [5]
 
@@ -89,6 +92,80 @@ def test_files(sandbox: Sandbox) -> None:
     put = urllib.request.Request(run("file", "url", "--upload", f"{place}/new").stdout.strip(), b"new", method="PUT")
     urllib.request.urlopen(put, timeout=10).close()
     assert sandbox.files.read("p/new") == "new"
+
+
+def test_files_are_read_written_and_changed(sandbox: Sandbox, tmp_path: Path) -> None:
+    place = f"{sandbox.id}:changed"
+    run("file", "write", f"{place}/a.txt", "--mode", "640", input=b"one\n")
+    run("file", "write", f"{place}/a.txt", "--append", input=b"two\n")
+    (tmp_path / "local").write_bytes(b"local")
+    run("file", "write", f"{place}/b.txt", str(tmp_path / "local"))
+    assert run("file", "read", f"{place}/a.txt").stdout_bytes == b"one\ntwo\n"
+    run("file", "read", f"{place}/b.txt", "-o", str(tmp_path / "back"))
+    assert (tmp_path / "back").read_bytes() == b"local"
+    run("file", "mkdir", f"{place}/x/y", f"{place}/z")
+    run("file", "cp", f"{place}/a.txt", f"{sandbox.id}:changed/x/y/c.txt")
+    run("file", "mv", "-p", f"{place}/b.txt", "changed/new/b.txt")
+    run("file", "ln", "new/b.txt", f"{place}/link")
+    run("file", "touch", f"{place}/empty", f"{place}/other")
+    run("file", "chmod", "755", f"{place}/a.txt", f"{place}/empty")
+    run("file", "chown", "-u", "root", "root:root", f"{sandbox.id}:/home/user/changed/empty")
+    run("file", "rm", "-f", f"{place}/other", f"{place}/never")
+    run("file", "rm", "-r", f"{place}/z")
+    views = {view.path.removeprefix("/home/user/changed/"): view for view in sandbox.files.list("changed", depth=9)}
+    assert sorted(views) == ["a.txt", "empty", "link", "new", "new/b.txt", "x", "x/y", "x/y/c.txt"]
+    assert (views["a.txt"].mode, views["empty"].owner, views["link"].link_target) == (0o755, "root", "new/b.txt")
+    assert run("file", "replace", place, "t.o", "2", "--dry-run").stdout.startswith("1  /home/user/changed/a.txt\n")
+    run("file", "replace", f"{place}/a.txt", "t.o", "2")
+    assert sandbox.files.read("changed/a.txt") == "one\n2\n"
+    with pytest.raises(click.UsageError):
+        run("file", "mv", f"{place}/a.txt", "another-sandbox:a.txt")
+
+
+def test_archives_go_through_a_pipe(sandbox: Sandbox, tmp_path: Path) -> None:
+    sandbox.files.write_many({"packed/a": "a", "packed/b": "b"})
+    packed = run("file", "pack", f"{sandbox.id}:packed", "--format", "tar.gz", "a").stdout_bytes
+    run("file", "unpack", f"{sandbox.id}:unpacked", "--format", "tar.gz", input=packed)
+    run("file", "pack", f"{sandbox.id}:packed", "--format", "zip", "-o", str(tmp_path / "all.zip"))
+    assert (
+        "2 entries" in run("file", "unpack", f"{sandbox.id}:two", str(tmp_path / "all.zip"), "--format", "zip").stderr
+    )
+    assert sandbox.commands.run("cat unpacked/* two/*").stdout == "aab"
+
+
+def test_input_reaches_a_process_that_runs(sandbox: Sandbox) -> None:
+    run("process", "start", sandbox.id, "--tag", "reader", "--stdin", "cat; echo end")
+    run("process", "stdin", sandbox.id, "reader", input=b"first\n")
+    run("process", "stdin", sandbox.id, "reader", "--close", input=b"second\n")
+    assert sandbox.commands.attach("reader").wait().stdout == "first\nsecond\nend\n"
+    terminal = sandbox.commands.start("read line; stty size", pty=(80, 24), tag="sized")
+    run("process", "resize", sandbox.id, "sized", "120", "40")
+    terminal.write("go\n")
+    assert "40 120" in terminal.wait().stdout
+
+
+def test_git(sandbox: Sandbox) -> None:
+    sandbox.commands.run("git init -q --bare -b main srv/c.git", check=True)
+    place = f"{sandbox.id}:repo"
+    run("git", "clone", sandbox.id, "file:///home/user/srv/c.git", "repo")
+    sandbox.files.write("repo/a.txt", "1\n")
+    assert run("git", "status", place).stdout.splitlines()[1:] == [" ? a.txt"]
+    run("git", "add", place)
+    who = ("--author-name", "Me", "--author-email", "me@example.org")
+    run("git", "commit", place, "-m", "First\n\nwith a body", *who)
+    run("git", "push", place, "--branch", "main", "--set-upstream")
+    run("git", "branch", place, "other")
+    run("git", "checkout", place, "feature", "--create")
+    assert run("git", "branch", place).stdout.splitlines()[1].split()[:2] == ["*", "feature"]
+    sandbox.files.write("repo/a.txt", "2\n")
+    assert "+2\n" in run("git", "diff", place, "a.txt").stdout
+    run("git", "commit", place, "-a", "-m", "Second", *who)
+    assert "+2\n" in run("git", "diff", place, "--base", "main").stdout
+    assert [row.split()[-1] for row in run("git", "log", place).stdout.splitlines()] == ["MESSAGE", "Second", "First"]
+    run("git", "checkout", place, "main")
+    run("git", "branch", place, "--delete", "other")
+    assert "Already up to date" in run("git", "pull", place).stdout
+    assert [one["name"] for one in json.loads(run("git", "branch", place, "--json").stdout)] == ["feature", "main"]
 
 
 def test_watches_of_files_and_ports(sandbox: Sandbox) -> None:

@@ -108,6 +108,14 @@ def test_websocket_stays_on_http1(server: Server, sandbox: Sandbox, ca: Path) ->
                 heard += part
 
 
+def test_a_terminal_trusts_the_same_ca_as_requests(sandbox: Sandbox) -> None:
+    """A WebSocket of the SDK: the server's own CA is the only one that vouches for it."""
+    with sandbox.terminals.open(["echo", "over TLS"]) as terminal:
+        assert b"over TLS" in b"".join(terminal)
+    assert terminal.exited is not None
+    assert terminal.exited.exit_code == 0
+
+
 def test_curl_speaks_http2_to_a_port(server: Server, sandbox: Sandbox, ca: Path) -> None:
     """With a signed address: the redirect, the cookie and the page. Positive control: HTTP/1.1 where that is asked."""
     url = sandbox.ports.url(8000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import select
@@ -22,7 +23,7 @@ from websockets.sync.client import connect
 
 from atoll import Sandbox
 from atoll.client import Terminal
-from atoll.model.errors import Conflict
+from atoll.model.errors import Conflict, InvalidArgument
 from atoll.testing.server import Server
 from tests.screen import Screen
 from tests.waiting import wait_until
@@ -119,6 +120,26 @@ def test_size_and_signal(sandbox: Sandbox) -> None:
     watcher.join()
     assert watcher.terminal.exited is not None
     assert watcher.terminal.exited.signal == 9
+
+
+def test_what_is_refused_is_told_and_the_terminal_goes_on(server: Server, sandbox: Sandbox) -> None:
+    terminal = sandbox.terminals.open("echo ready; read line; echo got $line")
+    with pytest.raises(InvalidArgument):
+        terminal.signal("NONESUCH")
+    for cols, rows in ((0, 24), (80, 5000)):
+        with pytest.raises(InvalidArgument):
+            terminal.resize(cols, rows)
+    address = f"ws{server.url[4:]}/v1/sandboxes/{sandbox.id}/terminals/{terminal.id}"
+    with connect(address, additional_headers={"X-API-Key": server.key}) as socket:
+        for order in ({"type": "resize", "cols": 0, "rows": 24}, {"type": "signal", "signal": "NONESUCH"}):
+            socket.send(json.dumps(order))
+            told = next(json.loads(said) for said in socket if isinstance(said, str) and "refused" in said)
+            assert (told["type"], told["problem"]["code"]) == ("refused", "invalid_argument")
+    terminal._send(json.dumps({"type": "resize", "cols": 0, "rows": 24}))
+    terminal.write("it\n")
+    assert b"got it" in b"".join(terminal)
+    assert isinstance(terminal.refused, InvalidArgument)
+    assert terminal.exited is not None
 
 
 def test_keys_wake_a_sandbox_that_was_put_in_standby(sandbox: Sandbox) -> None:

@@ -10,9 +10,24 @@ import msgspec
 
 from atoll.api.endpoint import Endpoint, Nothing
 from atoll.api.errors import MEDIA_TYPE
-from atoll.model.errors import AtollError, Internal, TooLarge, Unauthenticated
+from atoll.model.errors import (
+    AtollError,
+    Forbidden,
+    GuestFailed,
+    Internal,
+    InvalidArgument,
+    LimitExceeded,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+)
 from atoll.wire.public import Problem
 
+_ADMISSION = {Unauthenticated, Forbidden, LimitExceeded}  # `authn.admit`: a key, its scope, its rate
+_WAKING = {
+    InvalidArgument,
+    Unavailable,
+}  # what is inside refuses values of its own; a sandbox may have to wake up first
 _REF = "#/components/schemas/{name}"
 _PATH_PARAMETERS = {
     "context": "The context: its id, or a language for the default one of that.",
@@ -102,8 +117,15 @@ def _responses(endpoint: Endpoint[Any, Any], by_type: dict[Any, Any]) -> dict[st
 
 
 def _errors(endpoint: Endpoint[Any, Any]) -> set[type[AtollError]]:
-    always: set[type[AtollError]] = {Internal} if endpoint.public else {Internal, Unauthenticated}
-    return {*always, *endpoint.errors, *([TooLarge] if endpoint.body is not Nothing else [])}
+    """What it may answer: the endpoint's own words, and what holds for all that are like it."""
+    found: set[type[AtollError]] = {Internal, *endpoint.errors}
+    if not endpoint.public:
+        found |= _ADMISSION
+    if endpoint.body is not Nothing:
+        found |= {InvalidArgument, TooLarge}
+    if endpoint.query is not Nothing:
+        found.add(InvalidArgument)
+    return found | _WAKING if GuestFailed in endpoint.errors else found
 
 
 def _path_parameters(path: str) -> list[dict[str, Any]]:

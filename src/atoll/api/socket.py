@@ -8,9 +8,9 @@ from starlette.types import Receive, Send
 
 from atoll.api.errors import ClientGone, of_exception, problem_of
 from atoll.model import limits
-from atoll.model.errors import InvalidArgument, TooLarge
+from atoll.model.errors import AtollError, InvalidArgument, TooLarge
 from atoll.wire import codec
-from atoll.wire.public import Answer, TerminalFailed
+from atoll.wire.public import Answer, Problem, TerminalFailed
 
 NORMAL = 1000
 FAILED = 1011
@@ -48,6 +48,10 @@ class Socket:
     async def send_text(self, answer: Answer) -> None:
         await self._send({"type": "websocket.send", "text": codec.encode(answer).decode("utf-8")})
 
+    def problem(self, error: AtollError) -> Problem:
+        """An error as the caller may see it."""
+        return problem_of(error, self._request_id)
+
     async def close(self, code: int = NORMAL) -> None:
         await self._send({"type": "websocket.close", "code": code})
 
@@ -61,7 +65,7 @@ async def guarded(socket: Socket, work: Callable[[], Awaitable[None]]) -> None:
     except Exception as error:
         if not socket.accepted:
             raise
-        await socket.send_text(TerminalFailed(problem=problem_of(of_exception(error), socket._request_id)))
+        await socket.send_text(TerminalFailed(problem=socket.problem(of_exception(error))))
         await socket.close(FAILED)
 
 

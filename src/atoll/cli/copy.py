@@ -7,33 +7,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from atoll.cli.find import find
 from atoll.cli.output import amount, printable
+from atoll.cli.place import parse_place
 from atoll.client import Sandbox
 from atoll.model.errors import InvalidArgument, NotFound
 
 SHOW_EVERY_S = 0.1  # a line that changes faster cannot be read
-
-
-@dataclass(frozen=True)
-class Place:
-    """One end of a copy; without a sandbox it is on this machine."""
-
-    sandbox: str
-    path: str
-
-
-def parse_place(text: str) -> Place:
-    """`ID:PATH`, or a path of this machine. A colon after a slash is part of a path, as in `./a:b`."""
-    head, colon, rest = text.partition(":")
-    if not colon or "/" in head or not head:
-        return Place("", text)
-    return Place(head, rest or ".")
 
 
 @click.command()
@@ -88,10 +72,7 @@ def copy_out(sandbox: Sandbox, source: str, target: str, user: str | None, tell:
         if name in ("", ".", ".."):
             raise InvalidArgument("name the folder that it shall become", code="local_file")
         local = local / name
-    try:
-        local.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidArgument(f"{local.parent}: {error.strerror}", code="local_file") from error
+    local.parent.mkdir(parents=True, exist_ok=True)
     if found.type == "directory":
         return sandbox.files.pull(source, local, user=user, on_progress=tell).skipped
     sandbox.files.download(source, local, user=user, on_progress=tell)

@@ -18,8 +18,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "snapshot": ("atoll.cli.snapshot:snapshot", "List, look at and delete snapshots."),
     "volume": ("atoll.cli.volume:volume", "Make, fill, list and delete disks that outlive sandboxes."),
     "shell": ("atoll.cli.shell:shell", "Open a terminal in a sandbox."),
-    "process": ("atoll.cli.process:process", "Start, list, read and signal processes in a sandbox."),
-    "file": ("atoll.cli.file:file", "Look at the files of a sandbox, search and watch them, hand out addresses."),
+    "process": ("atoll.cli.process:process", "Start, list, read, feed and signal processes in a sandbox."),
+    "file": ("atoll.cli.file:file", "Read, write, search, watch and change the files of a sandbox."),
+    "git": ("atoll.cli.git:git", "Work on git repositories in a sandbox."),
     "port": ("atoll.cli.port:port", "Show and change who may reach the servers inside a sandbox."),
     "forward": ("atoll.cli.forward:forward", "Make a port of a sandbox a port of this machine."),
     "env": ("atoll.cli.env:env", "Print the variables that send another vendor's SDK here."),
@@ -91,5 +92,12 @@ def _run(arguments: list[str] | None) -> int:
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone. Nothing may be written any more, not even at exit.
         sys.stdout = None
+        return 1
+    except OSError as error:
+        from atoll.cli.output import complain
+        from atoll.model.errors import InvalidArgument
+
+        named = f"{error.filename}: " if isinstance(error.filename, str) else ""
+        complain(InvalidArgument(f"{named}{error.strerror or error}", code="local_file"))
         return 1
     return answer if isinstance(answer, int) else 0

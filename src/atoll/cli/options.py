@@ -46,6 +46,18 @@ class Seconds(click.ParamType[float]):
         return seconds
 
 
+class Rights(click.ParamType[int]):
+    """The rights of a file, in octal: 644, 0755."""
+
+    name = "MODE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value)
+        if not 1 <= len(text) <= 5 or not set(text) <= set("01234567"):
+            self.fail(f"{value!r} is not an octal number like 644", param, ctx)
+        return int(text, 8)
+
+
 class Inside(click.Command):
     """[OPTIONS] ID [OPTIONS] [COMMAND...]: options stand before or after ID; what follows COMMAND is the command's."""
 

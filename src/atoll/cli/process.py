@@ -1,4 +1,4 @@
-"""`atoll process`: commands that run on their own in a sandbox, listed, read again, and signalled."""
+"""`atoll process`: commands that run on their own in a sandbox, listed, read again, fed and signalled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from atoll.cli.find import find
 from atoll.cli.options import Inside, Seconds, env_option
 from atoll.cli.output import json_option, print_json, print_table
-from atoll.cli.stream import follow, show
+from atoll.cli.stream import follow, show, standard_input
 from atoll.wire.public import ProcessView
 
 _COMMAND_CHARS = 60
@@ -18,7 +18,7 @@ _COMMAND_CHARS = 60
 
 @click.group()
 def process() -> None:
-    """Start, list, read and signal processes in a sandbox. A PROCESS is an id, a pid or a tag."""
+    """Start, list, read, feed and signal processes in a sandbox. A PROCESS is an id, a pid or a tag."""
 
 
 @process.command("ls")
@@ -57,6 +57,7 @@ def _state(view: ProcessView) -> str:
 @click.option("--user", "-u", help="The user to run as: a name or a number.")
 @click.option("--timeout", "timeout_s", type=Seconds(), help="End it after this time.")
 @click.option("--login", is_flag=True, help="In a login shell.")
+@click.option("--stdin", is_flag=True, help="With a standard input, for `atoll process stdin`.")
 @env_option
 def start(
     identity: str,
@@ -66,6 +67,7 @@ def start(
     user: str | None,
     timeout_s: float | None,
     login: bool,
+    stdin: bool,
     env: tuple[tuple[str, str], ...],
 ) -> None:
     """Start a command, print its id and leave it running; `atoll process logs -f` follows it.
@@ -86,6 +88,7 @@ def start(
             timeout_s=timeout_s,
             tag=tag,
             login=login,
+            stdin=stdin,
         )
         click.echo(started.id)
 
@@ -103,6 +106,31 @@ def logs(identity: str, reference: str, following: bool) -> int:
         for event in attached.read():
             show(event)
         return 0
+
+
+@process.command()
+@click.argument("identity", metavar="ID")
+@click.argument("reference", metavar="PROCESS")
+@click.option("--close", is_flag=True, help="And then it reads the end.")
+def stdin(identity: str, reference: str, close: bool) -> None:
+    """Pass our standard input on to a process that was started with --stdin.
+
+    
+        echo 'print(1)' | atoll process stdin ID repl
+    """
+    with closing(find(identity)) as found:
+        found.commands.attach(_process(reference)).write(standard_input(), close=close)
+
+
+@process.command()
+@click.argument("identity", metavar="ID")
+@click.argument("reference", metavar="PROCESS")
+@click.argument("cols", type=click.IntRange(1))
+@click.argument("rows", type=click.IntRange(1))
+def resize(identity: str, reference: str, cols: int, rows: int) -> None:
+    """Tell a process that has a terminal how large that is."""
+    with closing(find(identity)) as found:
+        found.commands.attach(_process(reference)).resize(cols, rows)
 
 
 @process.command("signal")

@@ -273,6 +273,7 @@ def start_log(identity: str) -> None:
 @click.option("--cwd", help="The folder to run in.")
 @click.option("--user", "-u", help="The user to run as.")
 @click.option("--timeout", "timeout_s", type=Seconds(), help="End the command after this time.")
+@click.option("--login", is_flag=True, help="In a login shell.")
 @env_option
 def exec_(
     identity: str,
@@ -280,6 +281,7 @@ def exec_(
     cwd: str | None,
     user: str | None,
     timeout_s: float | None,
+    login: bool,
     env: tuple[tuple[str, str], ...],
 ) -> int:
     """Run a command in a sandbox, with its output and exit code here.
@@ -305,6 +307,7 @@ def exec_(
             user=user,
             timeout_s=timeout_s,
             stdin=feed_stdin,
+            login=login,
         )
         return follow(process, feed_stdin=feed_stdin)
     finally:

@@ -17,6 +17,7 @@ import click
 from atoll.cli.find import find
 from atoll.cli.options import Inside, env_option
 from atoll.client import AsyncSandbox, AsyncTerminal
+from atoll.model import limits
 from atoll.model.errors import ConnectionFailed, InvalidArgument
 
 _LEAVE = b"~."  # after Enter, as people know it from ssh
@@ -101,7 +102,7 @@ class _Session:
         return 128 + ended.signal if ended.signal is not None else ended.exit_code & 0xFF
 
     async def _sit_down(self, sandbox: AsyncSandbox) -> AsyncTerminal:
-        cols, rows = shutil.get_terminal_size()
+        cols, rows = _size()
         if self._attach is not None:
             terminal = await sandbox.terminals.attach(self._attach)
             await terminal.resize(cols, rows)
@@ -151,11 +152,16 @@ class _Session:
                 await terminal.write(keys)
 
 
+def _size() -> tuple[int, int]:
+    cols, rows = shutil.get_terminal_size()
+    return min(cols, limits.TERMINAL_SIZE_MAX), min(rows, limits.TERMINAL_SIZE_MAX)
+
+
 async def _follow_size(terminal: AsyncTerminal) -> None:
     with anyio.open_signal_receiver(signal.SIGWINCH) as changes:
         async for _ in changes:
             with contextlib.suppress(ConnectionFailed):
-                await terminal.resize(*shutil.get_terminal_size())
+                await terminal.resize(*_size())
 
 
 async def _print(terminal: AsyncTerminal) -> None:

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from atoll.client import Output, Process, ProcessDropped, ProcessExited
 from atoll.model import limits
@@ -75,6 +75,20 @@ def _feed(process: Process) -> None:
         process.close_stdin()
 
 
+def standard_input() -> Iterator[bytes]:
+    """What we are given, to its end."""
+    while data := sys.stdin.buffer.read(limits.UPLOAD_CHUNK_BYTES):
+        yield data
+
+
+def to_standard_output(pieces: Iterable[bytes]) -> None:
+    """Bytes as they are."""
+    for data in pieces:
+        sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
 def _pieces() -> Iterator[bytes]:
+    """The same as it comes, piece by piece, and in a thread that may be left behind."""
     while data := os.read(sys.stdin.fileno(), limits.UPLOAD_CHUNK_BYTES):
         yield data

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
+from collections.abc import Sequence
 
 import click
 import msgspec
 
 from atoll.cli.find import find
-from atoll.cli.output import amount, json_option, print_json, printable, table
+from atoll.cli.output import amount, json_option, print_json, print_table, printable, table
 from atoll.client import Sandbox
-from atoll.wire.public import MetricsView, ProcessUsage
+from atoll.wire.public import MetricsHistory, MetricsSample, MetricsView, ProcessUsage
 
 _CLEAR = "\x1b[H\x1b[J"
 
@@ -21,11 +23,15 @@ _CLEAR = "\x1b[H\x1b[J"
 @click.option("--every", "every_s", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="Seconds.")
 @click.option("--once", is_flag=True, help="Look once, and end.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Processes to show.")
+@click.option("--history", is_flag=True, help="Instead: what the machine saw it use in the last hour.")
 @json_option
-def top(identity: str, every_s: float, once: bool, limit: int, as_json: bool) -> None:
+def top(identity: str, every_s: float, once: bool, limit: int, history: bool, as_json: bool) -> None:
     """Show what a sandbox uses, live: CPU, memory, disk, network, and its hungriest processes. Ctrl-C ends it."""
     found = find(identity)
     try:
+        if history:
+            _show_history(found.metrics.history(), as_json)
+            return
         if as_json:
             now, usages = found.metrics.now(), found.metrics.processes()
             print_json({"now": msgspec.to_builtins(now), "processes": msgspec.to_builtins(usages)})
@@ -33,6 +39,28 @@ def top(identity: str, every_s: float, once: bool, limit: int, as_json: bool) ->
         _watch(found, every_s, limit, once=once or not sys.stdout.isatty())
     finally:
         found.close()
+
+
+def _show_history(past: MetricsHistory, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.to_builtins(past))
+    else:
+        print_table(("AT", "CPU", "MEMORY", "DISK", "IN", "OUT"), history_rows(past.items))
+
+
+def history_rows(samples: Sequence[MetricsSample]) -> list[tuple[str, ...]]:
+    """One line for each moment: processor and network since the one before."""
+    rows = []
+    for before, now in itertools.pairwise(samples):
+        elapsed_s = max(0.001, (now.at - before.at).total_seconds())
+        rates = (
+            max(0, int((now.network_received_bytes - before.network_received_bytes) / elapsed_s)),
+            max(0, int((now.network_sent_bytes - before.network_sent_bytes) / elapsed_s)),
+        )
+        busy = max(0.0, now.cpu_s - before.cpu_s) / elapsed_s
+        sizes = (amount(now.memory_bytes), amount(now.disk_bytes))
+        rows.append((f"{now.at:%H:%M:%S}", f"{busy * 100:.0f}%", *sizes, *(f"{amount(rate)}/s" for rate in rates)))
+    return rows
 
 
 def _watch(sandbox: Sandbox, every_s: float, limit: int, *, once: bool) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import msgspec
 
+from atoll.cli.options import Rights
 from atoll.cli.output import amount, print_json, print_table, printable
+from atoll.cli.stream import standard_input, to_standard_output
 from atoll.client import FileView, Volume
-from atoll.model import limits
 
 _KINDS = {"directory": "d", "symlink": "l", "file": "-"}
 
@@ -45,6 +44,8 @@ def parse_place(text: str) -> FilePlace | None:
 
 def show_files(place: FilePlace, depth: int, as_json: bool) -> None:
     views = Volume.files(place.volume).list(place.path, depth=depth)
+    if views.truncated:
+        click.echo("there are more", err=True)
     if as_json:
         print_json([msgspec.to_builtins(view) for view in views])
         return
@@ -66,38 +67,23 @@ def read(place: FilePlace, output: Path | None) -> None:
     if output is not None:
         files.download(place.path, output)
         return
-    for data in files.stream(place.path):
-        sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    to_standard_output(files.stream(place.path))
 
 
 @click.command()
 @click.argument("place", type=FilePlaceType())
 @click.argument("source", type=click.Path(path_type=Path), required=False)
-@click.option("--mode", help="Its rights, such as 755.")
-def write(place: FilePlace, source: Path | None, mode: str | None) -> None:
+@click.option("--mode", type=Rights(), help="Its rights, such as 755.")
+def write(place: FilePlace, source: Path | None, mode: int | None) -> None:
     """Write a file of a volume from a file of this machine, or from standard input.
 
     Folders on the way are made. A file that was there is replaced when the new one is complete.
     """
     files = Volume.files(place.volume)
-    rights = None if mode is None else _rights(mode)
     if source is not None:
-        files.upload(source, place.path, mode=rights)
+        files.upload(source, place.path, mode=mode)
     else:
-        files.write(place.path, _standard_input(), mode=rights)
-
-
-def _rights(text: str) -> int:
-    try:
-        return int(text, 8)
-    except ValueError:
-        raise click.BadParameter("it is not an octal number like 644", param_hint="--mode") from None
-
-
-def _standard_input() -> Iterator[bytes]:
-    while data := sys.stdin.buffer.read(limits.UPLOAD_CHUNK_BYTES):
-        yield data
+        files.write(place.path, standard_input(), mode=mode)
 
 
 @click.command()

@@ -23,6 +23,7 @@ from atoll.client._async.volumes import AsyncVolume
 from atoll.client._events import CommandResult, Event, Output
 from atoll.client._executions import Evaluation, Execution, pictures
 from atoll.client._forks import Forks as Forks
+from atoll.client._listed import Listed as Listed
 from atoll.client._sync.code import Code, CodeRun
 from atoll.client._sync.commands import Commands
 from atoll.client._sync.evaluate import evaluate

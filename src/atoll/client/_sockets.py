@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from atoll.client import _exchange as exchange
+from atoll.client import _tls
 from atoll.client._config import Config
 from atoll.model import limits
 from atoll.model.errors import AtollError, ConnectionFailed
@@ -28,6 +29,8 @@ def _options(config: Config) -> dict[str, Any]:
         "close_timeout": 1.0,
         "max_size": 2 * limits.SOCKET_MESSAGE_BYTES_MAX,
     }
+    if config.is_tls:
+        options["ssl"] = _tls.context(config)
     return options | ({"proxy": None} if config.is_loopback else {})
 
 

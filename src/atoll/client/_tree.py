@@ -11,10 +11,12 @@ import os
 import stat
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from atoll.client._local import local_errors
 from atoll.client._progress import Meter
 from atoll.client._untar import Entry, TarReader
 from atoll.model import limits
@@ -118,11 +120,10 @@ class TreeTarget:
     """A local folder that a sandbox's archive is unpacked into as it comes."""
 
     def __init__(self, root: Path, size_bytes_max: int | None, meter: Meter) -> None:
-        try:
+        self._root = root
+        with local_errors(root):
             root.mkdir(parents=True, exist_ok=True)
             self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            raise InvalidArgument(f"{root}: {error.strerror}", code="local_file") from error
         self._reader = TarReader()
         self._left_bytes = size_bytes_max
         self._meter = meter
@@ -132,16 +133,21 @@ class TreeTarget:
         self.skipped: list[str] = []
 
     def write(self, data: bytes) -> None:
-        try:
+        with self._our_errors():
             for item in self._reader.feed(data):
                 if isinstance(item, Entry):
                     self._begin(item)
                 else:
                     self._content(item)
+
+    @contextmanager
+    def _our_errors(self) -> Iterator[None]:
+        try:
+            yield
         except UnsafeName as error:
             raise GuestFailed(str(error), code="unsafe_archive") from None
         except OSError as error:
-            name = error.filename if isinstance(error.filename, str) else "the local folder"
+            name = error.filename if isinstance(error.filename, str) else self._root
             raise InvalidArgument(f"{name}: {error.strerror}", code="local_file") from error
 
     def _begin(self, entry: Entry) -> None:
@@ -232,10 +238,13 @@ class TreeTarget:
     def copied(self) -> TreeCopied:
         """The archive is complete: its folders get their rights, the deepest first, so that none locks us out."""
         self._reader.check_complete()
-        for parts, mode in reversed(self._modes):
-            fd = self._folder(parts)
-            os.fchmod(fd, mode & 0o777 | 0o700)
-            os.close(fd)
+        with self._our_errors():
+            for parts, mode in reversed(self._modes):
+                fd = self._folder(parts)
+                try:
+                    os.fchmod(fd, mode & 0o777 | 0o700)
+                finally:
+                    os.close(fd)
         return TreeCopied(self.entries, self._meter.done_bytes, (*self.skipped, *self._reader.skipped))
 
     def __enter__(self) -> TreeTarget:

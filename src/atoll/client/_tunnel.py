@@ -10,6 +10,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from atoll.client import _exchange as exchange
+from atoll.client import _tls
 from atoll.client._config import Config
 from atoll.model import limits
 from atoll.model.errors import ConnectionFailed
@@ -33,8 +34,7 @@ async def tunnel_open(config: Config, sandbox_id: str, port: int) -> Tunnel:
             number = parts.port or (443 if config.is_tls else 80)
             stream = await anyio.connect_tcp(host, number)
             if config.is_tls:
-                context = ssl.create_default_context(cafile=config.ca or None)
-                stream = await _encrypted(stream, host, context)
+                stream = await _encrypted(stream, host, _tls.context(config))
     except (OSError, TimeoutError) as error:
         raise ConnectionFailed(f"{config.url} does not answer: {error}") from error
     try:

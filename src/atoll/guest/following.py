@@ -19,7 +19,6 @@ from atoll.guest.params import Params, flag, integer
 from atoll.guest.processes import signal_number
 from atoll.guest.pump import Pump, Stream, Timer
 from atoll.guest.ring import Follower, Ring
-from atoll.guest.terminal import SIZE_MAX
 from atoll.model import limits
 from atoll.wire import framing
 from atoll.wire import guest as wire
@@ -240,7 +239,10 @@ class Following:
             case "close_stdin":
                 self._close_stdin = True
             case "resize":
-                size = integer(params, "cols", low=1, high=SIZE_MAX), integer(params, "rows", low=1, high=SIZE_MAX)
+                size = (
+                    integer(params, "cols", low=1, high=limits.TERMINAL_SIZE_MAX),
+                    integer(params, "rows", low=1, high=limits.TERMINAL_SIZE_MAX),
+                )
                 self._process.resize(*size)
             case "signal":
                 self._process.signal(signal_number(params.get("signal")), group=flag(params, "group"))

@@ -1,7 +1,7 @@
 """Folders and files out of the sandbox as one archive, written as it is sent: nothing of it is held or stored.
 
 They may change meanwhile. What is gone is not in it; what cannot be read is left out, and what became shorter has
-zeros at its end: both are named, in the last event and at the end of a tar.
+zeros at its end: both are named, in the last event, at the end of a tar and in the comment of a zip.
 """
 
 from __future__ import annotations
@@ -212,28 +212,53 @@ def _add_to_tar(archive: tarfile.TarFile, full: str, name: str, status: os.stat_
 
 def _pack_zip(sink: FrameSink, root: str, names: list[str], skipped: Skipped) -> int:
     count = 0
+    spellings = Spellings()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive:
         for full, name, status in _expand(root, names, skipped):
+            spelling = spellings.take(name)
+            if not spelling:
+                skipped.add(name)
+                continue
             try:
-                count += _add_to_zip(archive, full, name, status, skipped)
+                count += _add_to_zip(archive, full, spelling, status, name, skipped)
             except FileNotFoundError:
                 continue
             except (OSError, Refused):
                 skipped.add(name)
+        if skipped.count:
+            archive.comment = f"{SKIPPED_FIELD}={json.dumps(skipped.names)}".encode("ascii")
     return count
 
 
-def _add_to_zip(archive: zipfile.ZipFile, full: str, name: str, status: os.stat_result, skipped: Skipped) -> int:
+class Spellings:
+    """A zip names its entries in UTF-8: bytes that are not are spelled out, and none takes the name of another file."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()  # of those that could be a spelling, which are few
+
+    def take(self, name: str) -> str:
+        """The name in the archive; empty if another one has it."""
+        spelling = os.fsencode(name).decode("utf-8", "backslashreplace")
+        if "\\x" in spelling:
+            if spelling in self._taken:
+                return ""
+            self._taken.add(spelling)
+        return spelling
+
+
+def _add_to_zip(
+    archive: zipfile.ZipFile, full: str, spelling: str, status: os.stat_result, name: str, skipped: Skipped
+) -> int:
     if modes.S_ISLNK(status.st_mode):
-        entry = zipfile.ZipInfo(_zip_name(name))
+        entry = zipfile.ZipInfo(spelling)
         entry.external_attr = status.st_mode << 16
         archive.writestr(entry, os.fsencode(os.readlink(full)))
     elif modes.S_ISDIR(status.st_mode):
-        archive.write(full, _zip_name(name))
+        archive.write(full, spelling)
     elif modes.S_ISREG(status.st_mode):
         fd, _ = open_regular(full)
         with open(fd, "rb") as file:
-            entry = zipfile.ZipInfo.from_file(full, _zip_name(name), strict_timestamps=False)
+            entry = zipfile.ZipInfo.from_file(full, spelling, strict_timestamps=False)
             entry.compress_type, entry._compresslevel = zipfile.ZIP_DEFLATED, 1  # type: ignore[attr-defined]
             whole = Shrunk(file, entry.file_size)
             with archive.open(entry, "w") as target:
@@ -244,8 +269,3 @@ def _add_to_zip(archive: zipfile.ZipFile, full: str, name: str, status: os.stat_
     else:
         return 0
     return 1
-
-
-def _zip_name(name: str) -> str:
-    """A zip names its entries in UTF-8: bytes that are not are shown as such rather than lost."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")

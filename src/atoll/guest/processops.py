@@ -24,7 +24,6 @@ from atoll.guest.params import (
 )
 from atoll.guest.processes import Process, Spec, signal_number
 from atoll.guest.shells import shell_argv
-from atoll.guest.terminal import SIZE_MAX
 from atoll.model import limits
 
 if TYPE_CHECKING:
@@ -127,7 +126,9 @@ def _size(params: Params) -> tuple[int, int] | None:
     if params.get("pty") in (None, False):
         return None
     pty = {} if params["pty"] is True else record(params, "pty")
-    return integer(pty, "cols", 80, low=1, high=SIZE_MAX), integer(pty, "rows", 24, low=1, high=SIZE_MAX)
+    return integer(pty, "cols", 80, low=1, high=limits.TERMINAL_SIZE_MAX), integer(
+        pty, "rows", 24, low=1, high=limits.TERMINAL_SIZE_MAX
+    )
 
 
 def list_all(agent: Agent, params: Params, channel: Channel) -> None:
@@ -195,7 +196,10 @@ def send_stdin(agent: Agent, params: Params, channel: Channel) -> None:
 
 def resize(agent: Agent, params: Params, channel: Channel) -> None:
     process = agent.processes.find(params)
-    process.resize(integer(params, "cols", low=1, high=SIZE_MAX), integer(params, "rows", low=1, high=SIZE_MAX))
+    process.resize(
+        integer(params, "cols", low=1, high=limits.TERMINAL_SIZE_MAX),
+        integer(params, "rows", low=1, high=limits.TERMINAL_SIZE_MAX),
+    )
     channel.send_ok({})
 
 

@@ -9,8 +9,6 @@ import termios
 
 from atoll.guest.users import User
 
-SIZE_MAX = 4096  # columns or rows; larger than any screen
-
 
 def open_pair(cols: int, rows: int, user: User) -> tuple[int, int]:
     """Master and slave. The slave belongs to the user, so that programs can open /dev/tty and /dev/pts/N again."""

@@ -10,7 +10,7 @@ from atoll.model import limits
 
 ARCHIVE_FORMATS = ("tar", "tar.gz", "zip")
 SKIPPED_FIELD = "ATOLL.skipped"
-"""Of an extended header of a tar: a list, in JSON, of what could not be packed, or not whole."""
+"""Of an extended header of a tar, and of a zip's comment: what could not be packed, or not whole, as JSON."""
 
 
 class UnsafeName(ValueError):

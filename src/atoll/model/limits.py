@@ -41,6 +41,7 @@ SOCKET_MESSAGE_BYTES_MAX = MIB  # one message of a WebSocket; a paste that is la
 SOCKET_PING_S = 20.0  # a WebSocket whose peer does not answer a ping within this is closed
 TICKET_S = 60  # from asking for a ticket to opening a WebSocket with it
 TICKETS_MAX = 10_000  # given out and not used
+TERMINAL_SIZE_MAX = 4096  # columns or rows; larger than any screen
 TERMINAL_TAIL_BYTES = 256 * KIB  # what a screen is restored from: many screens of a full-screen program
 QUERY_FIELDS_MAX = 128  # filters of a list: one for each metadata entry, and some
 HTTP_HEAD_BYTES_MAX = 64 * KIB  # of a request line and its headers; browsers send a tenth of it
@@ -78,8 +79,7 @@ GUEST_CONNECT_S_MAX = 5.0
 SPARE_ARRIVES_S = 0.05  # for a connection that was begun in advance; one that takes longer is begun anew, and reported
 GUEST_REPLY_S_MAX = 30.0  # a reply to a small question; streams have their own clocks
 GUEST_IDLE_S_MAX = 3600.0  # a stream on which nothing came for this long is taken for dead
-GUEST_ITEMS_MAX = 200_000  # what a guest may list before it is taken for endless
-GUEST_COLLECT_BYTES_MAX = 64 * MIB  # what one list may weigh in the node's memory
+GUEST_LIST_BYTES_MAX = 64 * MIB  # of one list on its way: LIST_ENTRIES_MAX files with names of a usual length
 
 # --- host -----------------------------------------------------------------------------------------------------------
 HELPER_S_MAX = 60.0  # a helper program (runsc, nft) that takes longer is stuck

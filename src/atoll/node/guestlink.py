@@ -281,26 +281,6 @@ class GuestLink:
 
                 yield answer
 
-    async def collect(
-        self,
-        op: str,
-        params: dict[str, Any] | None = None,
-        *,
-        timeout_s: float = limits.GUEST_REPLY_S_MAX,
-        items_max: int = limits.GUEST_ITEMS_MAX,
-    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """An operation that lists: all its entries, and what it says at the end."""
-        entries: list[dict[str, Any]] = []
-        with _within(timeout_s):
-            async with self.stream(op, params, idle_s=timeout_s, bytes_max=limits.GUEST_COLLECT_BYTES_MAX) as stream:
-                async for message in stream:
-                    if isinstance(message, wire.End):
-                        return entries, message.value
-                    entries += _entries(message)
-                    if len(entries) > items_max:
-                        raise errors.TooLarge(f"the sandbox lists more than {items_max} entries")
-        raise errors.GuestFailed("the sandbox answers something else", code="guest_garbage")
-
     async def upload(
         self, op: str, params: dict[str, Any], chunks: AsyncIterator[bytes], *, timeout_s: float | None = None
     ) -> dict[str, Any]:
@@ -337,13 +317,6 @@ async def _read_exactly(connection: socket.socket, count: int) -> bytes:
             raise errors.GuestFailed("the sandbox ended the connection", code="guest_lost")
         data += part
     return data
-
-
-def _entries(message: wire.Message) -> list[dict[str, Any]]:
-    found = message.value.get("entries") if isinstance(message, wire.Event) else None
-    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
-        raise errors.GuestFailed("the sandbox lists something else", code="guest_garbage")
-    return found
 
 
 @contextmanager

@@ -337,4 +337,6 @@ def _checked(message: guest.Message) -> guest.Message:
     if isinstance(message, guest.Failure):
         error: AtollError = from_guest(message.code, message.message)
         raise error
+    if isinstance(message, guest.Event):
+        return guest.Event(message.value, len(guest.control({"event": message.value})))
     return message

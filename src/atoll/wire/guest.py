@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from atoll.wire import framing
@@ -69,6 +69,8 @@ class Ok:
 @dataclass(frozen=True, slots=True)
 class Event:
     value: dict[str, Any]
+    size_bytes: int = field(default=0, compare=False)
+    """Of the frame it came in: who keeps what many events say counts by this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,9 @@ def parse_reply(frame: framing.Frame) -> Message:
         if not isinstance(code, str) or not isinstance(message, str):
             raise MessageError("an error has a code and a message")
         return Failure(code, message)
-    kinds: dict[str, type[Ok] | type[Event] | type[End]] = {"ok": Ok, "event": Event, "end": End}
+    if key == "event":
+        return Event(body, len(frame.payload))
+    kinds: dict[str, type[Ok] | type[End]] = {"ok": Ok, "end": End}
     if key not in kinds:
         raise MessageError("a reply of a kind that is not known")
     return kinds[key](body)

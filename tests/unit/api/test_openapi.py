@@ -45,3 +45,35 @@ def test_every_operation_has_its_own_id_and_all_parameters_of_its_path() -> None
             named = {item["name"] for item in operation["parameters"] if item["in"] == "path"}
             assert named == set(re.findall(r"\{(\w+)\}", path))
             assert "500" in operation["responses"]
+
+
+def answers() -> dict[tuple[str, str], tuple[dict[str, Any], set[str]]]:
+    """Each operation, with the statuses that it may answer."""
+    paths = document(endpoints(), __version__)["paths"]
+    return {
+        (method.upper(), path): (operation, set(operation["responses"]))
+        for path, operations in paths.items()
+        for method, operation in operations.items()
+    }
+
+
+def test_what_every_caller_may_hear_is_described() -> None:
+    """No key, no right, too fast; and of what was sent, that it does not fit or is too large."""
+    for place, (operation, told) in answers().items():
+        with_key = operation.get("security") != []
+        assert not with_key or {"401", "403", "429"} <= told, place
+        assert "application/json" not in operation.get("requestBody", {}).get("content", {}) or {"400", "413"} <= told
+        assert all(item["in"] == "path" for item in operation["parameters"]) or "400" in told, place
+
+
+def test_what_can_go_wrong_inside_is_described() -> None:
+    """A sandbox may have to wake up; and programs and their input have time limits of their own."""
+    inside = "/v1/sandboxes/{sandbox}"
+    described = answers()
+    assert all(
+        {"400", "404", "409", "503"} <= told for _, told in described.values() if "502" in told and "404" in told
+    )
+    for name in ("processes", "processes/{process}/stdin", "terminals", "shells", "contexts", "git/clone"):
+        assert "504" in described["POST", f"{inside}/{name}"][1], name
+    for name in ("git/log", "files", "processes", "files/archive"):
+        assert "413" in described["GET", f"{inside}/{name}"][1], name

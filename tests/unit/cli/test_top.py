@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from atoll.cli.top import screen
-from atoll.wire.public import MetricsView, ProcessUsage
+from atoll.cli.top import history_rows, screen
+from atoll.wire.public import MetricsSample, MetricsView, ProcessUsage
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -48,3 +48,23 @@ def test_one_that_has_just_begun_counts_and_one_that_ended_did_too() -> None:
     assert lines[1].startswith("cpu 150% of 2 cores  memory 512MiB of 1GiB  disk 1GiB of 10GiB")
     assert [line.split()[2] for line in lines[-2:]] == ["75%", "25%"]
     assert "program-7" in lines[-2]
+
+
+def test_history_shows_what_came_since_the_moment_before() -> None:
+    """Counters that began anew, as after a pause, are not below zero."""
+    counts = [(0, 1.0, 0, 0), (5, 6.0, 5 * 1024, 10 * 1024), (10, 1.0, 0, 0)]
+    samples = [
+        MetricsSample(
+            at=AT + timedelta(seconds=at_s),
+            cpu_s=cpu_s,
+            memory_bytes=2**20,
+            disk_bytes=2**30,
+            network_received_bytes=received,
+            network_sent_bytes=sent,
+        )
+        for at_s, cpu_s, received, sent in counts
+    ]
+    assert history_rows(samples) == [
+        ("00:00:05", "100%", "1MiB", "1GiB", "1KiB/s", "2KiB/s"),
+        ("00:00:10", "0%", "1MiB", "1GiB", "0B/s", "0B/s"),
+    ]

@@ -1,7 +1,7 @@
 """A stand-in for a server, as a program of its own: `/v1` with processes and files of a temporary folder.
 
 It prints its address and serves until it is killed. A command that contains CUT has its stream broken off after the
-first output, once, as a server does that is restarted.
+first output, once, as a server does that is restarted; and input that contains CUT in the middle, once for a process.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from atoll.wire import framing
 from atoll.wire.public import ProcessSignal, ProcessStart, SandboxCreate, SandboxDeadline
 
 KEY = "atoll_test"
+LISTED_MAX = 50  # things in one list of a folder; a real server has more room
 
 
 class Process:
@@ -45,6 +46,8 @@ class Process:
         self.changed = asyncio.Condition()
         self.exit: dict[str, Any] | None = None
         self.cuts = 1 if "CUT" in (start.cmd or "") else 0
+        self.stdin_bytes = 0
+        self.stdin_cuts = 1
         self.began = began
 
     async def pump(self) -> None:
@@ -84,6 +87,8 @@ class Process:
                     yield framing.encode(kind, data[skipped:])
                     if self.cuts:
                         self.cuts -= 1
+                        if self.start.kill_on_disconnect:
+                            os.killpg(self.child.pid, signal.SIGKILL)
                         raise ConnectionAbortedError
             if self.exit is not None:
                 yield control(self.exit)
@@ -236,6 +241,7 @@ async def processes(request: Request) -> Response:
             "running": p.exit is None,
             "exit_code": p.exit["exit_code"] if p.exit else None,
             "started_at": datetime.now(UTC).isoformat(),
+            "stdin_offset": p.stdin_bytes,
         }
         for p in box(request).processes.values()
     ]
@@ -267,14 +273,29 @@ async def stdin(request: Request) -> Response:
     pipe = process.child.stdin
     if pipe is None or pipe.is_closing() or process.exit is not None:
         raise Conflict("its standard input is closed", code="wrong_state")
+    content = await request.body()
+    rest = content[process.stdin_bytes - int(request.query_params.get("offset", process.stdin_bytes)) :]
+    cut = b"CUT" in rest and process.stdin_cuts > 0
+    if cut:
+        process.stdin_cuts -= 1
+        rest = rest[: len(rest) // 2]
     try:
-        pipe.write(await request.body())
+        pipe.write(rest)
         await pipe.drain()
     except OSError:
         raise Conflict("its standard input is closed", code="wrong_state") from None
+    process.stdin_bytes += len(rest)
+    if cut:
+        return StreamingResponse(broken())
     if request.query_params.get("close") == "true":
         pipe.close()
-    return Response(status_code=204)
+    return JSONResponse({"written": len(content), "offset": process.stdin_bytes})
+
+
+async def broken() -> AsyncIterator[bytes]:
+    """An answer that begins, and whose connection breaks."""
+    yield b"{"
+    raise ConnectionAbortedError
 
 
 def os_error(error: OSError) -> AtollError:
@@ -332,10 +353,20 @@ def file_view(path: bytes) -> dict[str, Any]:
 
 async def listing(request: Request) -> Response:
     folder = box(request).file(raw_path(request))
-    items = [file_view(os.path.join(folder, name)) for name in sorted(os.listdir(folder))]
+    return file_list([os.path.join(folder, name) for name in sorted(os.listdir(folder))], LISTED_MAX)
+
+
+async def find(request: Request) -> Response:
+    pattern = request.query_params["pattern"].encode()
+    found = Path(os.fsdecode(box(request).file(raw_path(request)))).rglob(os.fsdecode(pattern))
+    return file_list([os.fsencode(path) for path in sorted(found)], int(request.query_params.get("limit", 10_000)))
+
+
+def file_list(paths: list[bytes], most: int) -> Response:
     import json
 
-    return Response(json.dumps({"items": items}), media_type="application/json")
+    answer = {"items": [file_view(path) for path in paths[:most]], "truncated": len(paths) > most}
+    return Response(json.dumps(answer), media_type="application/json")
 
 
 async def stat_one(request: Request) -> Response:
@@ -416,6 +447,7 @@ def application() -> Any:
         Route(f"{one}/files/content", read, methods=["GET"]),
         Route(f"{one}/files/content", write, methods=["PUT"]),
         Route(f"{one}/files", listing, methods=["GET"]),
+        Route(f"{one}/files/find", find, methods=["GET"]),
         Route(f"{one}/files", remove, methods=["DELETE"]),
         Route(f"{one}/files/stat", stat_one, methods=["GET"]),
         Route(f"{one}/files/move", move, methods=["POST"]),

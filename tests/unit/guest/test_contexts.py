@@ -13,6 +13,7 @@ from atoll.model.errors import InvalidArgument, LimitExceeded, NotFound
 from atoll.node.guestlink import GuestLink
 from atoll.wire import framing
 from atoll.wire import guest as wire
+from tests.listed import listed
 
 pytestmark = pytest.mark.anyio
 
@@ -96,7 +97,7 @@ async def test_contexts_are_bounded_and_processes_of_callers_are_others(link: Gu
     with pytest.raises(InvalidArgument):
         await link.call("contexts.create", {"language": "cobol"})
     await run(link, "true")
-    entries, _ = await link.collect("process.list")
+    entries, _ = await listed(link, "process.list")
     assert not any("bash --norc" in " ".join(entry["argv"]) for entry in entries)
 
 

@@ -15,6 +15,7 @@ import pytest
 from atoll.model import errors, limits
 from atoll.node.guestlink import GuestLink
 from atoll.wire import guest as wire
+from tests.listed import listed
 
 pytestmark = pytest.mark.anyio
 
@@ -90,7 +91,7 @@ async def test_names_with_every_byte(link: GuestLink, tmp_path: Path) -> None:
         text = os.fsdecode(name)
         await write(link, f"{tmp_path}/{text}", name)
         assert Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).read_bytes() == name
-    entries, _ = await link.collect("file.list", {"path": str(tmp_path)})
+    entries, _ = await listed(link, "file.list", {"path": str(tmp_path)})
     assert {os.fsencode(entry["name"]) for entry in entries} == {raw[:120], raw[120:], b" ", b"-rf", b"a\nb"}
 
 
@@ -174,17 +175,17 @@ async def test_list_find_search_and_replace(link: GuestLink, tmp_path: Path) -> 
     (tmp_path / "x/one.py").write_text("import os\nprint(os)\n")
     (tmp_path / "x/y/two.py").write_text("os = 1\n")
     (tmp_path / "x/bin").write_bytes(b"os\0")
-    entries, end = await link.collect("file.list", {"path": str(tmp_path), "depth": 2})
+    entries, end = await listed(link, "file.list", {"path": str(tmp_path), "depth": 2})
     assert [entry["name"] for entry in entries] == ["x", "bin", "one.py", "y"]
     assert end == {"count": 4, "truncated": False}
-    entries, end = await link.collect("file.list", {"path": str(tmp_path), "depth": 9, "entries_max": 2})
+    entries, end = await listed(link, "file.list", {"path": str(tmp_path), "depth": 9, "entries_max": 2})
     assert end["truncated"]
-    entries, _ = await link.collect("file.find", {"path": str(tmp_path), "pattern": "*.py"})
+    entries, _ = await listed(link, "file.find", {"path": str(tmp_path), "pattern": "*.py"})
     assert [entry["name"] for entry in entries] == ["one.py", "two.py"]
-    matches, end = await link.collect("file.search", {"path": str(tmp_path), "pattern": r"\bos\b"})
+    matches, end = await listed(link, "file.search", {"path": str(tmp_path), "pattern": r"\bos\b"})
     assert [(match["line"], match["column"]) for match in matches] == [(1, 8), (2, 7), (1, 1)]
     assert end["skipped"] == 1
-    _, end = await link.collect("file.replace", {"path": str(tmp_path), "pattern": "os", "replacement": "sys"})
+    _, end = await listed(link, "file.replace", {"path": str(tmp_path), "pattern": "os", "replacement": "sys"})
     assert end["replaced"] == 3
     assert (tmp_path / "x/one.py").read_text() == "import sys\nprint(sys)\n"
 

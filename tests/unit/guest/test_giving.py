@@ -13,6 +13,7 @@ import pytest
 from atoll.model import errors
 from atoll.node.guestlink import GuestLink
 from atoll.wire import guest as wire
+from tests.listed import listed
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +64,7 @@ async def test_what_the_user_may_not_see_is_read_moved_and_removed(link: GuestLi
     (closed / "f").write_bytes(b"1")
     found = await link.call("file.stat", {"path": str(closed / "f"), **FOR})
     assert (found["uid"], found["size"]) == (0, 1)
-    entries, _ = await link.collect("file.list", {"path": str(closed), **FOR})
+    entries, _ = await listed(link, "file.list", {"path": str(closed), **FOR})
     assert [entry["name"] for entry in entries] == ["f"]
     async with link.stream("file.read", {"path": str(closed / "f"), **FOR}) as stream:
         assert [message.payload async for message in stream if isinstance(message, wire.Data)] == [b"1"]

@@ -15,6 +15,7 @@ from atoll.guest.identity import names_take
 from atoll.model import errors
 from atoll.node.guestlink import GuestLink
 from atoll.wire import guest as wire
+from tests.listed import listed
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +57,7 @@ async def test_what_is_done_after_the_answer_is_there_for_the_next_operation(gue
         async for _ in stream:
             pass
     await guest.link.call("identity", {})
-    processes, _ = await guest.link.collect("process.list")
+    processes, _ = await listed(guest.link, "process.list")
     assert not [one for one in processes if one["tag"] == "of the life before"]
 
 

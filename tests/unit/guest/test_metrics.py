@@ -6,6 +6,7 @@ import pytest
 
 from atoll.guest import metrics, tree
 from atoll.node.guestlink import GuestLink
+from tests.listed import listed
 
 
 def test_tables_of_proc() -> None:
@@ -19,7 +20,7 @@ async def test_what_is_used_now(link: GuestLink) -> None:
     now = await link.call("metrics")
     assert 0 < now["memory_available_bytes"] <= now["memory_total_bytes"]
     assert now["processes"] >= 2
-    entries, end = await link.collect("metrics.processes")
+    entries, end = await listed(link, "metrics.processes")
     assert end["count"] == len(entries)
     assert os.getpid() in {entry["pid"] for entry in entries}
     assert any(entry["own"] for entry in entries)

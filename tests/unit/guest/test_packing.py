@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import tarfile
 import zipfile
@@ -77,6 +78,24 @@ def living(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(packing.Shrunk, "read", cut_first)
     monkeypatch.setattr(os, "open", refused)
     return root
+
+
+def test_a_zip_says_in_its_comment_what_it_left_out(living: Path) -> None:
+    """Positive control: one that is whole has none."""
+    with zipfile.ZipFile(io.BytesIO(pack(living, "zip").data)) as archive:
+        name, _, told = archive.comment.decode("ascii").partition("=")
+    assert (name, sorted(json.loads(told))) == (SKIPPED_FIELD, ["closed", "shorter", "unreadable"])
+    with zipfile.ZipFile(io.BytesIO(pack(living, "zip", names=["whole"]).data)) as archive:
+        assert archive.comment == b""
+
+
+def test_names_that_are_no_utf8_do_not_hide_each_other_in_a_zip(tmp_path: Path) -> None:
+    """One whose spelling is the very name of another is left out, and said to be."""
+    for name in (b"\xff", b"\xfe", b"\\xff", "ü".encode()):
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name)).write_bytes(name)
+    ear = pack(tmp_path, "zip")
+    assert content(ear.data, "zip") == {"\\xff": b"\\xff", "\\xfe": b"\xfe", "ü": "ü".encode()}
+    assert ear.end["skipped"] == [os.fsdecode(b"\xff")]
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])

@@ -27,6 +27,7 @@ from atoll.model import errors, limits
 from atoll.node.guestlink import GuestLink, GuestStream
 from atoll.wire import framing
 from atoll.wire import guest as wire
+from tests.listed import listed
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.anyio
@@ -254,7 +255,7 @@ async def test_a_hundred_at_once(link: GuestLink) -> None:
 
 async def test_the_list_holds_what_runs(link: GuestLink) -> None:
     started = await link.call("process.start", {"argv": ["sleep", "60"], "detach": True})
-    entries, _ = await link.collect("process.list", {"running": True})
+    entries, _ = await listed(link, "process.list", {"running": True})
     assert started["id"] in {entry["id"] for entry in entries}
     await link.call("process.signal", {"id": started["id"], "signal": "KILL", "tree": True})
 
@@ -274,7 +275,7 @@ async def test_the_list_holds_processes_with_long_and_many_arguments(link: Guest
     many += [{"argv": ["python3", "-c", script, *[""] * 4097]}, {"argv": ["python3", "-c", script, *["x"] * 2000]}]
     ids = {(await link.call("process.start", {**params, "detach": True}))["id"] for params in many}
     try:
-        entries, end = await link.collect("process.list", {"running": True})
+        entries, end = await listed(link, "process.list", {"running": True})
         found = {entry["id"]: entry["argv"] for entry in entries}
         assert ids <= found.keys()
         assert end["count"] == len(found)

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from atoll.api.v1 import filewords
 from atoll.model import errors, limits
 from atoll.node.guestlink import GuestLink, GuestStream
 from atoll.wire import framing
@@ -112,19 +113,38 @@ async def test_silence_is_bounded() -> None:
 
 async def test_dripping_does_not_extend_the_time() -> None:
     def drip(connection: socket.socket) -> None:
-        for _ in range(100):
-            connection.sendall(wire.control({"event": {"entries": []}}))
+        for byte in wire.control({"ok": {"a": "x" * 1000}}):
+            connection.sendall(bytes([byte]))
             time.sleep(0.02)
 
     with guest_that(drip) as link:
-        with pytest.raises(errors.GuestFailed):
-            await link.collect("x", timeout_s=0.2)
+        with pytest.raises(errors.GuestFailed) as caught:
+            await link.call("x", timeout_s=0.2)
+        assert caught.value.code == "guest_timeout"
 
 
-async def test_endless_lists_are_bounded() -> None:
+async def test_an_event_knows_how_much_came_for_it() -> None:
+    """So that whoever keeps many of them can count."""
+    frame = wire.control({"event": {"entries": ["x" * 1000]}})
+    with guest_that(lambda connection: connection.sendall(frame)) as link:
+        async with link.stream("x") as stream:
+            message = await stream.receive()
+    assert isinstance(message, wire.Event)
+    assert message.size_bytes == len(frame) - framing.HEADER.size
+
+
+async def test_endless_lists_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are read where they are asked for: few things that are large, and many that are small."""
+    monkeypatch.setattr("atoll.model.limits.GUEST_LIST_BYTES_MAX", limits.MIB)
+    with guest_that(flood(wire.control({"event": {"entries": ["x" * 10_000]}}))) as link:
+        async with link.stream("x") as stream:
+            with pytest.raises(errors.TooLarge) as caught:
+                await filewords.collected(stream, str, 100_000)
+    assert caught.value.code == "list_too_large"
     with guest_that(flood(wire.control({"event": {"entries": [{}] * 1000}}))) as link:
-        with pytest.raises(errors.TooLarge):
-            await link.collect("x", items_max=50_000)
+        async with link.stream("x") as stream:
+            with pytest.raises(errors.GuestFailed):
+                await filewords.collected(stream, str, 50_000)
 
 
 async def test_endless_bytes_are_bounded() -> None:
@@ -132,12 +152,6 @@ async def test_endless_bytes_are_bounded() -> None:
         async with link.stream("x", bytes_max=limits.MIB) as stream:
             with pytest.raises(errors.TooLarge):
                 await read_all(stream)
-
-
-async def test_a_list_of_something_else() -> None:
-    with guest_that(lambda connection: connection.sendall(wire.control({"event": {"entries": [1]}}))) as link:
-        with pytest.raises(errors.GuestFailed):
-            await link.collect("x")
 
 
 async def test_the_reason_is_heard_even_when_the_upload_breaks() -> None:

@@ -85,7 +85,7 @@ ENDPOINTS = (
         pack,
         query=PackQuery,
         gives=dict.fromkeys(MEDIA_TYPES.values()),
-        errors=(*FILE_ERRORS, DeadlineExceeded),
+        errors=(*FILE_ERRORS, DeadlineExceeded, TooLarge),
     ),
     Endpoint(
         "PUT",

@@ -14,7 +14,7 @@ from atoll.api.v1 import executionwords
 from atoll.api.v1.sandboxes import ONE as SANDBOX
 from atoll.control.service import Guest
 from atoll.model import limits
-from atoll.model.errors import Conflict, GuestFailed, InvalidArgument, NotFound, TooLarge
+from atoll.model.errors import Conflict, DeadlineExceeded, GuestFailed, InvalidArgument, NotFound, TooLarge
 from atoll.wire import codec
 from atoll.wire import stream as encodings
 from atoll.wire.node import GuestStream
@@ -133,14 +133,15 @@ ONE = PATH + "/{context}"
 EXECUTIONS = ONE + "/executions"
 _EVENTS = {encodings.NDJSON: ExecutionEvent}
 _ERRORS = (InvalidArgument, NotFound, Conflict, GuestFailed)
+_STARTING = (*_ERRORS, DeadlineExceeded)
 
 ENDPOINTS = (
     Endpoint(
-        "POST", PATH, "Make a context", create, body=ContextCreate, answer=ContextView, status=201, errors=_ERRORS
+        "POST", PATH, "Make a context", create, body=ContextCreate, answer=ContextView, status=201, errors=_STARTING
     ),
     Endpoint("GET", PATH, "List contexts and languages", list_all, answer=ContextList, errors=_ERRORS),
     Endpoint("DELETE", ONE, "Remove a context", remove, errors=_ERRORS),
-    Endpoint("POST", ONE + "/restart", "Restart a context", restart, answer=ContextView, errors=_ERRORS),
+    Endpoint("POST", ONE + "/restart", "Restart a context", restart, answer=ContextView, errors=_STARTING),
     Endpoint(
         "POST",
         ONE + "/interrupt",
@@ -160,7 +161,7 @@ ENDPOINTS = (
         answer=ExecutionStarted,
         status=201,
         gives=_EVENTS,
-        errors=(*_ERRORS, TooLarge),
+        errors=(*_STARTING, TooLarge),
     ),
     Endpoint(
         "GET",

@@ -12,7 +12,16 @@ from atoll.api.stream import until_disconnected
 from atoll.api.v1 import contexts, executionwords, guestwords
 from atoll.control.service import Guest
 from atoll.model import limits
-from atoll.model.errors import GuestFailed, InvalidArgument, NotFound, TooLarge, Unavailable
+from atoll.model.errors import (
+    Conflict,
+    DeadlineExceeded,
+    GuestFailed,
+    InvalidArgument,
+    NotFound,
+    OutOfSpace,
+    TooLarge,
+    Unavailable,
+)
 from atoll.model.sandbox import DEFAULT_TEMPLATE, SandboxSpec
 from atoll.wire import guest
 from atoll.wire.public.contexts import (
@@ -164,6 +173,6 @@ ENDPOINTS = (
         evaluate,
         body=EvaluationStart,
         answer=EvaluationView,
-        errors=(InvalidArgument, NotFound, TooLarge, Unavailable, GuestFailed),
+        errors=(NotFound, Conflict, TooLarge, Unavailable, GuestFailed, DeadlineExceeded, OutOfSpace),
     ),
 )

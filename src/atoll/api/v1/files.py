@@ -11,7 +11,7 @@ from atoll.api.endpoint import Call, Endpoint, Nothing
 from atoll.api.v1 import filewords, guestwords
 from atoll.api.v1.sandboxes import ONE as SANDBOX
 from atoll.model import limits
-from atoll.model.errors import Conflict, Forbidden, GuestFailed, InvalidArgument, NotFound, OutOfSpace
+from atoll.model.errors import Conflict, Forbidden, GuestFailed, InvalidArgument, NotFound, OutOfSpace, TooLarge
 from atoll.wire import guest
 from atoll.wire.public import (
     DirectoryCreate,
@@ -160,8 +160,24 @@ FILE_ERRORS = (InvalidArgument, Forbidden, NotFound, Conflict, GuestFailed)
 _CHANGE_ERRORS = (*FILE_ERRORS, OutOfSpace)
 
 ENDPOINTS = (
-    Endpoint("GET", PATH, "List a directory", list_directory, query=ListQuery, answer=FileList, errors=FILE_ERRORS),
-    Endpoint("GET", PATH + "/find", "Find files by name", find, query=FindQuery, answer=FileList, errors=FILE_ERRORS),
+    Endpoint(
+        "GET",
+        PATH,
+        "List a directory",
+        list_directory,
+        query=ListQuery,
+        answer=FileList,
+        errors=(*FILE_ERRORS, TooLarge),
+    ),
+    Endpoint(
+        "GET",
+        PATH + "/find",
+        "Find files by name",
+        find,
+        query=FindQuery,
+        answer=FileList,
+        errors=(*FILE_ERRORS, TooLarge),
+    ),
     Endpoint(
         "GET", PATH + "/stat", "Show a file or directory", stat, query=StatQuery, answer=FileView, errors=FILE_ERRORS
     ),

@@ -8,7 +8,7 @@ from atoll.api.endpoint import Call, Endpoint, Nothing
 from atoll.api.v1 import filewords
 from atoll.api.v1.files import FILE_ERRORS, PATH, FileQuery, file_ask, file_params
 from atoll.model import limits
-from atoll.model.errors import DeadlineExceeded, OutOfSpace
+from atoll.model.errors import DeadlineExceeded, OutOfSpace, TooLarge
 from atoll.wire.public import (
     AttributeSet,
     AttributesView,
@@ -69,7 +69,7 @@ ENDPOINTS = (
         body=FileSearch,
         answer=FileMatchList,
         needs="read",
-        errors=(*FILE_ERRORS, DeadlineExceeded),
+        errors=(*FILE_ERRORS, TooLarge, DeadlineExceeded),
     ),
     Endpoint(
         "POST",
@@ -78,7 +78,7 @@ ENDPOINTS = (
         replace,
         body=FileReplace,
         answer=FileReplacementList,
-        errors=(*FILE_ERRORS, DeadlineExceeded, OutOfSpace),
+        errors=(*FILE_ERRORS, TooLarge, DeadlineExceeded, OutOfSpace),
     ),
     Endpoint(
         "GET",

@@ -11,9 +11,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from atoll.api.v1.guestwords import ended_early
+from atoll.api.v1.guestwords import Heard, ended_early
 from atoll.model import limits
-from atoll.model.errors import GuestFailed
 from atoll.wire import codec, guest
 from atoll.wire.node import GuestStream
 from atoll.wire.public import (
@@ -83,15 +82,11 @@ class _Changed(msgspec.Struct):
 async def collected(stream: GuestStream, read: Callable[[Any], T], items_max: int) -> tuple[list[T], ListEnd]:
     """All entries of an operation that lists in batches, and how it ended."""
     found: list[T] = []
+    heard = Heard(items_max)
     async for message in stream:
         if isinstance(message, guest.End):
             return found, codec.from_guest(message.value, ListEnd)
-        batch = message.value.get("entries") if isinstance(message, guest.Event) else None
-        if not isinstance(batch, list):
-            raise GuestFailed("the sandbox answered something else than a list")
-        if len(found) + len(batch) > items_max:
-            raise GuestFailed(f"the sandbox listed more than {items_max} things")
-        found += [read(entry) for entry in batch]
+        found += [read(entry) for entry in heard.batch(message)]
     raise ended_early()
 
 

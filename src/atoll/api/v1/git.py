@@ -12,7 +12,7 @@ from atoll.api.v1.sandboxes import ONE as SANDBOX
 from atoll.control import gitwords
 from atoll.control.git import Git
 from atoll.model import limits
-from atoll.model.errors import Conflict, DeadlineExceeded, GuestFailed, InvalidArgument, NotFound
+from atoll.model.errors import Conflict, DeadlineExceeded, GuestFailed, InvalidArgument, NotFound, TooLarge
 from atoll.wire.public import (
     GitAdd,
     GitBranch,
@@ -165,7 +165,7 @@ async def _sync(call: Call[GitSync, Nothing], arguments: list[str]) -> GitDone:
 
 
 PATH = SANDBOX + "/git"
-_ERRORS = (InvalidArgument, NotFound, Conflict, DeadlineExceeded, GuestFailed)
+_ERRORS = (InvalidArgument, NotFound, Conflict, TooLarge, DeadlineExceeded, GuestFailed)
 
 
 def _post(name: str, summary: str, handler: Any, body: Any) -> Endpoint[Any, Any]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from atoll.model import limits
-from atoll.model.errors import GuestFailed
+from atoll.model.errors import AtollError, GuestFailed, TooLarge, from_guest
 from atoll.wire import codec, guest
 from atoll.wire.node import GuestStream
 from atoll.wire.public import FileView, InputWritten, ProcessDropped, ProcessExited, ProcessStarted, ProcessView
@@ -39,6 +39,11 @@ class _Dropped(msgspec.Struct):
     stream: _Stream
     bytes: _Count
     offset: _Count
+
+
+class _Refused(msgspec.Struct):
+    code: _Id
+    message: _Text
 
 
 class _Exit(msgspec.Struct):
@@ -96,6 +101,12 @@ def dropped(value: Any) -> ProcessDropped:
     """The guest names the offset where its output goes on; the public event where the gap begins."""
     words = codec.from_guest(value, _Dropped)
     return ProcessDropped(stream=words.stream, offset=max(0, words.offset - words.bytes), length=words.bytes)
+
+
+def refused(value: Any) -> AtollError:
+    """Why something that was asked for on the way is not done; all else goes on."""
+    words = codec.from_guest(value, _Refused)
+    return from_guest(words.code, words.message)
 
 
 def exited(value: Any) -> ProcessExited:
@@ -162,19 +173,39 @@ def moment(seconds: float) -> datetime:
 
 async def entries(stream: GuestStream, items_max: int) -> AsyncIterator[Any]:
     """The entries of an operation that lists things in batches."""
-    count = 0
+    heard = Heard(items_max)
     async for message in stream:
         if isinstance(message, guest.End | guest.Ok):
             return
-        batch = message.value.get("entries") if isinstance(message, guest.Event) else None
-        if not isinstance(batch, list):
-            raise GuestFailed("the sandbox answered something else than a list")
-        count += len(batch)
-        if count > items_max:
-            raise GuestFailed(f"the sandbox listed more than {items_max} things")
-        for entry in batch:
+        for entry in heard.batch(message):
             yield entry
     raise ended_early()
+
+
+class Heard:
+    """How much of a list has come, in things and in bytes; all of it is held until it can be passed on."""
+
+    def __init__(self, items_max: int) -> None:
+        self._items_max = items_max
+        self._items = 0
+        self._bytes = 0
+
+    def batch(self, message: guest.Message) -> list[Any]:
+        """What one message adds to the list; a list over its bounds is refused, whoever is to blame for it."""
+        found = message.value.get("entries") if isinstance(message, guest.Event) else None
+        if not isinstance(message, guest.Event) or not isinstance(found, list):
+            raise GuestFailed("the sandbox answered something else than a list")
+        self._items += len(found)
+        self._bytes += message.size_bytes
+        if self._items > self._items_max:
+            raise GuestFailed(f"the sandbox listed more than {self._items_max} things")
+        if self._bytes > limits.GUEST_LIST_BYTES_MAX:
+            raise TooLarge(
+                f"the list has more than {limits.GUEST_LIST_BYTES_MAX} bytes",
+                code="list_too_large",
+                hint="ask for a part of it: a folder further down, less depth, a narrower pattern, a smaller limit",
+            )
+        return found
 
 
 def ended_early() -> GuestFailed:

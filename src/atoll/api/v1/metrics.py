@@ -8,7 +8,7 @@ from atoll.api.endpoint import Call, Endpoint, Nothing
 from atoll.api.v1 import guestwords, insidewords
 from atoll.api.v1.sandboxes import ONE as SANDBOX
 from atoll.model import limits
-from atoll.model.errors import Conflict, GuestFailed, NotFound
+from atoll.model.errors import Conflict, GuestFailed, NotFound, TooLarge
 from atoll.wire.public import MetricsHistory, MetricsSample, MetricsView, ProcessUsageList
 
 
@@ -55,7 +55,7 @@ ENDPOINTS = (
         "Show what each process uses now",
         processes,
         answer=ProcessUsageList,
-        errors=_ERRORS,
+        errors=(*_ERRORS, TooLarge),
     ),
     Endpoint(
         "GET",

@@ -12,7 +12,7 @@ from atoll.api.stream import body_chunks, send_events, until_disconnected
 from atoll.api.v1 import guestwords
 from atoll.api.v1.sandboxes import ONE as SANDBOX
 from atoll.model import limits
-from atoll.model.errors import Conflict, GuestFailed, InvalidArgument, NotFound
+from atoll.model.errors import Conflict, DeadlineExceeded, GuestFailed, InvalidArgument, NotFound, TooLarge
 from atoll.wire import framing, guest
 from atoll.wire import stream as encodings
 from atoll.wire.node import GuestStream
@@ -194,6 +194,7 @@ PATH = SANDBOX + "/processes"
 ONE = PATH + "/{process}"
 _EVENTS = {encodings.NDJSON: ProcessEvent, encodings.FRAMES: None}
 ERRORS = (NotFound, Conflict, GuestFailed)
+STARTING = (*ERRORS, InvalidArgument, DeadlineExceeded)
 
 ENDPOINTS = (
     Endpoint(
@@ -206,9 +207,9 @@ ENDPOINTS = (
         answer=ProcessStarted,
         status=201,
         gives=_EVENTS,
-        errors=(InvalidArgument, *ERRORS),
+        errors=STARTING,
     ),
-    Endpoint("GET", PATH, "List processes", list_all, answer=ProcessList, errors=ERRORS),
+    Endpoint("GET", PATH, "List processes", list_all, answer=ProcessList, errors=(*ERRORS, TooLarge)),
     Endpoint("GET", ONE, "Show a process", show, answer=ProcessView, errors=ERRORS),
     Endpoint("POST", ONE + "/resize", "Tell a terminal its new size", resize, body=PtySize, errors=ERRORS),
     Endpoint(
@@ -229,6 +230,6 @@ ENDPOINTS = (
         query=StdinQuery,
         answer=InputWritten,
         takes="application/octet-stream",
-        errors=ERRORS,
+        errors=(*ERRORS, DeadlineExceeded),
     ),
 )

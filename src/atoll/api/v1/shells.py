@@ -10,9 +10,8 @@ import msgspec
 from atoll.api.endpoint import STREAMED, Call, Endpoint, Nothing, Reply, Streamed
 from atoll.api.stream import send_events, until_disconnected
 from atoll.api.v1 import guestwords, insidewords
-from atoll.api.v1.processes import ERRORS, events, process_params
+from atoll.api.v1.processes import ERRORS, STARTING, events, process_params
 from atoll.api.v1.sandboxes import ONE as SANDBOX
-from atoll.model.errors import Conflict, InvalidArgument
 from atoll.wire import guest
 from atoll.wire import stream as encodings
 from atoll.wire.node import GuestStream
@@ -88,7 +87,7 @@ ENDPOINTS = (
         body=ShellStart,
         answer=ShellView,
         status=201,
-        errors=(InvalidArgument, *ERRORS),
+        errors=STARTING,
     ),
     Endpoint(
         "POST",
@@ -97,7 +96,7 @@ ENDPOINTS = (
         run,
         body=ShellRun,
         gives={encodings.NDJSON: ShellEvent, encodings.FRAMES: None},
-        errors=(InvalidArgument, Conflict, *ERRORS),
+        errors=STARTING,
     ),
     Endpoint("POST", ONE + "/interrupt", "End the command that a session is busy with", interrupt, errors=ERRORS),
     Endpoint("DELETE", ONE, "End a shell session", end, errors=ERRORS),

@@ -10,7 +10,7 @@ import msgspec
 from atoll.api.endpoint import Call, Endpoint, Nothing, Reply
 from atoll.api.socket import Socket, guarded, upgrade_missing
 from atoll.api.v1 import guestwords, insidewords
-from atoll.api.v1.processes import ERRORS, process_params
+from atoll.api.v1.processes import ERRORS, STARTING, process_params
 from atoll.api.v1.sandboxes import ONE as SANDBOX
 from atoll.model import limits
 from atoll.model.errors import Conflict, InvalidArgument
@@ -21,6 +21,7 @@ from atoll.wire.public import (
     TerminalAttached,
     TerminalDropped,
     TerminalOrder,
+    TerminalRefused,
     TerminalResize,
     TerminalStart,
     TerminalTicket,
@@ -132,10 +133,18 @@ async def _show(socket: Socket, messages: Any) -> None:
             await socket.send_text(exited(guestwords.exited(message.value)))
             await socket.close()
             return
-        elif isinstance(message, guest.Event) and message.value.get("type") == "dropped":
-            gap = guestwords.dropped(message.value)
-            await socket.send_text(TerminalDropped(offset=gap.offset, length=gap.length))
+        elif isinstance(message, guest.Event):
+            await _tell(socket, message.value)
     raise guestwords.ended_early()
+
+
+async def _tell(socket: Socket, value: dict[str, Any]) -> None:
+    kind = value.get("type")
+    if kind == "dropped":
+        gap = guestwords.dropped(value)
+        await socket.send_text(TerminalDropped(offset=gap.offset, length=gap.length))
+    elif kind == "refused":
+        await socket.send_text(TerminalRefused(problem=socket.problem(guestwords.refused(value))))
 
 
 PATH = SANDBOX + "/terminals"
@@ -150,7 +159,7 @@ ENDPOINTS = (
         body=TerminalStart,
         answer=ProcessStarted,
         status=201,
-        errors=(InvalidArgument, *ERRORS),
+        errors=STARTING,
     ),
     Endpoint(
         "GET",

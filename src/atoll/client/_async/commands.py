@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import httpx2
@@ -41,6 +41,7 @@ class AsyncCommands:
         on_stderr: OnOutput | None = None,
         stdin: AsyncSource | None = None,
         login: bool = False,
+        kill_on_disconnect: bool = False,
     ) -> CommandResult:
         """Run a command and wait for its end. A string goes to the shell; a list is run as it is.
 
@@ -48,12 +49,16 @@ class AsyncCommands:
         CommandFailed for an exit code other than 0. `on_stdout` and `on_stderr` get the output while it comes.
         `user` is a name or a number; `login` runs it in a login shell.
 
+        A connection that breaks is made again. With `kill_on_disconnect` the command ends with it instead, as it does
+        when this program ends.
+
         Example:
             r = await sb.commands.run("echo $A; exit 3", env={"A": "1"})
             print(r.stdout, r.exit_code)
         """
         options = {"env": dict(env) if env else None, "cwd": cwd, "user": user, "timeout_s": timeout_s}
-        body = exchange.start_body(cmd, **options, stdin=stdin is not None or None, login=login or None)
+        options |= {"stdin": stdin is not None or None, "kill_on_disconnect": kill_on_disconnect or None}
+        body = exchange.start_body(cmd, **options, login=login or None)
         run = _Run(self._transport, self._path, on_stdout, on_stderr)
         result = await run.through(body, stdin)
         return result.checked(cmd) if check else result
@@ -105,7 +110,8 @@ class AsyncCommands:
         """
         for view in await self.list():
             if process in (view.id, view.pid) or (view.tag is not None and view.tag == process):
-                return AsyncProcess(self._transport, self._path, EventReader(view.id, view.pid))
+                reader = EventReader(view.id, view.pid)
+                return AsyncProcess(self._transport, self._path, reader, view.stdin_offset)
         raise NotFound(
             f"no process {process!r} in this sandbox",
             code="no_such_process",
@@ -128,35 +134,34 @@ class _Run:
     async def through(self, body: ProcessStart, stdin: AsyncSource | None) -> CommandResult:
         content = exchange.encode(body)
         read_s = body.timeout_s + limits.CLIENT_GRACE_S if body.timeout_s is not None else None
-        try:
-            async with self._transport.stream(
-                "POST", self._path, content, accept=exchange.FRAMES, read_s=read_s
-            ) as response:
-                await self._follow(response, stdin)
-            self._reader.check_complete()
-        except ConnectionFailed:
-            # It is never started twice; but if it is known to have started, its stream can be taken up again. What it
-            # was to read from us cannot: how much of that arrived is unknown.
-            if not self._reader.process_id or stdin is not None:
-                raise
-            await self._resume()
+        async with self._transport.stream(
+            "POST", self._path, content, accept=exchange.FRAMES, read_s=read_s
+        ) as response:
+            pieces = response.aiter_raw()
+            async for data in pieces:
+                await self._feed(data)
+                if self._reader.process_id:
+                    break  # its first event is its id, without which there is nothing to write to or to take up again
+            if stdin is None or not self._reader.process_id:
+                await self._rest(pieces, body)
+            else:
+                async with AsyncBeside(lambda: self._write(stdin)):
+                    await self._rest(pieces, body)
         assert self._reader.exited is not None
         return self._collector.result(self._reader.exited)
 
-    async def _follow(self, response: httpx2.Response, stdin: AsyncSource | None) -> None:
-        pieces = response.aiter_raw()
-        if stdin is None:
+    async def _rest(self, pieces: AsyncIterator[bytes], body: ProcessStart) -> None:
+        """Its events to the end. It is never started twice; but its stream can be taken up again where it broke."""
+        try:
             async for data in pieces:
                 await self._feed(data)
-            return
-        async for data in pieces:
-            await self._feed(data)
-            if self._reader.process_id:
-                break  # its first event is its id, without which there is nowhere to write to
-        if self._reader.process_id:
-            async with AsyncBeside(lambda: self._write(stdin)):
-                async for data in pieces:
-                    await self._feed(data)
+            self._reader.check_complete()
+        except httpx2.TimeoutException:
+            raise
+        except (ConnectionFailed, httpx2.TransportError):
+            if not self._reader.process_id or body.kill_on_disconnect:
+                raise
+            await self._resume()
 
     async def _feed(self, data: bytes) -> None:
         for event in self._reader.feed(data):

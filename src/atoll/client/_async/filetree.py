@@ -6,6 +6,7 @@ from datetime import datetime
 
 from atoll.client import _exchange as exchange
 from atoll.client._async.filebase import AsyncFileBase
+from atoll.client._listed import Listed
 from atoll.model import limits
 from atoll.model.errors import NotFound
 from atoll.wire.public import (
@@ -22,7 +23,7 @@ from atoll.wire.public import (
     FileView,
 )
 
-Views = list[FileView]
+Views = Listed[FileView]
 _LONG_S = limits.GUEST_IDLE_S_MAX  # a large folder takes its time
 
 
@@ -30,14 +31,14 @@ class AsyncFileTree(AsyncFileBase):
     """What is there, and changes to it."""
 
     async def list(self, path: str = ".", *, depth: int = 1, user: str | int | None = None) -> Views:
-        """What is in a folder, and in its folders down to `depth`.
+        """What is in a folder, and in its folders down to `depth`; `truncated` of the answer says that it was cut.
 
         Example:
             for f in await sb.files.list("/home/user"):
                 print(f.type, f.size, f.name)
         """
         where = exchange.query(path=path, depth=depth, user=user)
-        return (await self._transport.call("GET", f"{self._path}{where}", FileList)).items
+        return _listed(await self._transport.call("GET", f"{self._path}{where}", FileList))
 
     async def find(
         self,
@@ -51,11 +52,13 @@ class AsyncFileTree(AsyncFileBase):
     ) -> Views:
         """What is below a folder and has a name, or with a slash in the pattern a path, like the pattern.
 
+        At most 10,000 of them, or `limit`; `truncated` of the answer says that there are more.
+
         Example:
             sources = await sb.files.find("project", "*.py", type="file")
         """
         where = exchange.query(path=path, pattern=pattern, type=type, depth=depth, limit=limit, user=user)
-        return (await self._transport.call("GET", f"{self._path}/find{where}", FileList)).items
+        return _listed(await self._transport.call("GET", f"{self._path}/find{where}", FileList))
 
     async def stat(self, path: str, *, follow: bool = False, user: str | int | None = None) -> FileView:
         """What is known about one file or folder; with `follow` about what a link leads to.
@@ -213,3 +216,7 @@ class AsyncFileTree(AsyncFileBase):
             return
         body = AttributeSet(path=path, name=name, value=value, user=user)
         await self._transport.fetch("PUT", f"{self._path}/attributes", exchange.encode(body))
+
+
+def _listed(answer: FileList) -> Views:
+    return Listed(answer.items, truncated=answer.truncated)

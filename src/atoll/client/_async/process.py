@@ -11,7 +11,10 @@ from atoll.client._events import Collector, CommandResult, Event, EventReader
 from atoll.client._twins import AsyncSource, async_chunks, async_sleep
 from atoll.model import limits
 from atoll.model.errors import ConnectionFailed, NotFound
-from atoll.wire.public import ProcessSignal, ProcessView, PtySize
+from atoll.wire.public import InputWritten, ProcessSignal, ProcessView, PtySize
+
+_RAW = "application/octet-stream"
+_LOST = "connection_lost"
 
 
 class AsyncProcess:
@@ -23,11 +26,14 @@ class AsyncProcess:
             print(event)
     """
 
-    def __init__(self, transport: AsyncTransport, processes_path: str, reader: EventReader) -> None:
+    def __init__(
+        self, transport: AsyncTransport, processes_path: str, reader: EventReader, stdin_offset: int = 0
+    ) -> None:
         self._transport = transport
         self._path = f"{processes_path}/{exchange.segment(reader.process_id)}"
         self._reader = reader
         self._result: CommandResult | None = None
+        self._stdin_offset = stdin_offset
 
     @property
     def id(self) -> str:
@@ -150,6 +156,8 @@ class AsyncProcess:
     async def write(self, data: AsyncSource, *, close: bool = False) -> None:
         """Write to its standard input; it must have been started with `stdin=True`.
 
+        A connection that breaks is made again, and the process gets what of `data` it has not been given yet.
+
         Example:
             await p.write("print(1)\\n")
         """
@@ -167,6 +175,24 @@ class AsyncProcess:
         await self._stdin(b"", close=True)
 
     async def _stdin(self, content: bytes, *, close: bool) -> None:
-        path = f"{self._path}/stdin{exchange.query(close=close)}"
+        begun, again, attempt = self._stdin_offset, False, 0
+        while True:
+            try:
+                written = await self._give(content, exchange.query(close=close, offset=begun if again else None))
+                break
+            except ConnectionFailed:
+                attempt += 1
+                if attempt >= limits.CLIENT_ATTEMPTS_MAX:
+                    raise
+                again = True
+                await async_sleep(exchange.backoff_s(attempt, random.random()))  # noqa: S311
+        self._stdin_offset = written.offset
+        if again and written.offset != begun + len(content):
+            raise ConnectionFailed("the connection broke, and somebody else writes to this process, too", code=_LOST)
+
+    async def _give(self, content: bytes, where: str) -> InputWritten:
         # No time limit: a process may take its time to read.
-        await self._transport.fetch("POST", path, content, content_type="application/octet-stream", read_s=None)
+        answer = await self._transport.fetch(
+            "POST", f"{self._path}/stdin{where}", content, content_type=_RAW, read_s=None
+        )
+        return exchange.decode(answer, InputWritten)

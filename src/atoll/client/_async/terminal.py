@@ -12,16 +12,17 @@ from atoll.client._async.transport import AsyncTransport
 from atoll.client._sockets import AsyncSocket, never_opened
 from atoll.client._twins import async_sleep
 from atoll.model import limits
-from atoll.model.errors import ConnectionFailed
+from atoll.model.errors import AtollError, ConnectionFailed, InvalidArgument
 from atoll.wire.public import (
+    ProcessSignal,
     ProcessStarted,
     TerminalAttached,
     TerminalDropped,
     TerminalEvent,
     TerminalExited,
     TerminalFailed,
+    TerminalRefused,
     TerminalResize,
-    TerminalSignal,
     TerminalStart,
 )
 
@@ -38,9 +39,10 @@ class AsyncTerminal:
                 print(data)
     """
 
-    def __init__(self, transport: AsyncTransport, path: str) -> None:
+    def __init__(self, transport: AsyncTransport, path: str, processes_path: str) -> None:
         self._transport = transport
         self._path = path
+        self._processes = processes_path
         self._socket: AsyncSocket | None = None
         self._size: tuple[int, int] | None = None
         self._offset: int | None = None
@@ -48,6 +50,8 @@ class AsyncTerminal:
         self.pid = 0
         self.exited: TerminalExited | None = None
         """How its program ended, as soon as that has been read."""
+        self.refused: AtollError | None = None
+        """What was refused last of all that was sent, as soon as that has been read; the terminal goes on."""
 
     async def connect(self) -> None:
         """Take the seat: the newest output comes first, so that the screen looks as it did; later on, what is new.
@@ -99,6 +103,8 @@ class AsyncTerminal:
             raise exchange.problem_error(event.problem)
         if isinstance(event, TerminalExited):
             self.exited = event
+        elif isinstance(event, TerminalRefused):
+            self.refused = exchange.problem_error(event.problem)
         elif isinstance(event, TerminalDropped):
             self._offset = event.offset + event.length
         return b""
@@ -130,16 +136,23 @@ class AsyncTerminal:
         Example:
             await t.resize(120, 40)
         """
+        if not (1 <= cols <= limits.TERMINAL_SIZE_MAX and 1 <= rows <= limits.TERMINAL_SIZE_MAX):
+            raise InvalidArgument(
+                f"a window has 1 to {limits.TERMINAL_SIZE_MAX} columns and rows, not {cols} by {rows}"
+            )
         self._size = (cols, rows)
         await self._send(exchange.encode(TerminalResize(cols=cols, rows=rows)).decode("ascii"))
 
     async def signal(self, signal: str | int) -> None:
-        """Send a signal to its program and those in its group.
+        """Send a signal to its program and those in its group. One that does not exist is refused at once.
 
         Example:
             await t.signal("HUP")
         """
-        await self._send(exchange.encode(TerminalSignal(signal=signal)).decode("ascii"))
+        body = ProcessSignal(signal=signal)
+        await self._transport.fetch(
+            "POST", f"{self._processes}/{exchange.segment(self.id)}/signal", exchange.encode(body)
+        )
 
     async def _send(self, message: bytes | str) -> None:
         if self._socket is None:
@@ -169,6 +182,7 @@ class AsyncTerminals:
     def __init__(self, transport: AsyncTransport, sandbox_path: str) -> None:
         self._transport = transport
         self._path = f"{sandbox_path}/terminals"
+        self._processes = f"{sandbox_path}/processes"
 
     async def open(
         self,
@@ -205,6 +219,7 @@ class AsyncTerminals:
         Example:
             t = await sb.terminals.attach("tag:build")
         """
-        seat = AsyncTerminal(self._transport, f"{self._path}/{exchange.segment(str(terminal))}")
+        path = f"{self._path}/{exchange.segment(str(terminal))}"
+        seat = AsyncTerminal(self._transport, path, self._processes)
         await seat.connect()
         return seat

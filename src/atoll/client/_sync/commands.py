@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Callable, Mapping
 from typing import Any
 
 import httpx2
@@ -42,6 +42,7 @@ class Commands:
         on_stderr: OnOutput | None = None,
         stdin: Source | None = None,
         login: bool = False,
+        kill_on_disconnect: bool = False,
     ) -> CommandResult:
         """Run a command and wait for its end. A string goes to the shell; a list is run as it is.
 
@@ -49,12 +50,16 @@ class Commands:
         CommandFailed for an exit code other than 0. `on_stdout` and `on_stderr` get the output while it comes.
         `user` is a name or a number; `login` runs it in a login shell.
 
+        A connection that breaks is made again. With `kill_on_disconnect` the command ends with it instead, as it does
+        when this program ends.
+
         Example:
             r = sb.commands.run("echo $A; exit 3", env={"A": "1"})
             print(r.stdout, r.exit_code)
         """
         options = {"env": dict(env) if env else None, "cwd": cwd, "user": user, "timeout_s": timeout_s}
-        body = exchange.start_body(cmd, **options, stdin=stdin is not None or None, login=login or None)
+        options |= {"stdin": stdin is not None or None, "kill_on_disconnect": kill_on_disconnect or None}
+        body = exchange.start_body(cmd, **options, login=login or None)
         run = _Run(self._transport, self._path, on_stdout, on_stderr)
         result = run.through(body, stdin)
         return result.checked(cmd) if check else result
@@ -106,7 +111,8 @@ class Commands:
         """
         for view in self.list():
             if process in (view.id, view.pid) or (view.tag is not None and view.tag == process):
-                return Process(self._transport, self._path, EventReader(view.id, view.pid))
+                reader = EventReader(view.id, view.pid)
+                return Process(self._transport, self._path, reader, view.stdin_offset)
         raise NotFound(
             f"no process {process!r} in this sandbox",
             code="no_such_process",
@@ -129,35 +135,34 @@ class _Run:
     def through(self, body: ProcessStart, stdin: Source | None) -> CommandResult:
         content = exchange.encode(body)
         read_s = body.timeout_s + limits.CLIENT_GRACE_S if body.timeout_s is not None else None
-        try:
-            with self._transport.stream(
-                "POST", self._path, content, accept=exchange.FRAMES, read_s=read_s
-            ) as response:
-                self._follow(response, stdin)
-            self._reader.check_complete()
-        except ConnectionFailed:
-            # It is never started twice; but if it is known to have started, its stream can be taken up again. What it
-            # was to read from us cannot: how much of that arrived is unknown.
-            if not self._reader.process_id or stdin is not None:
-                raise
-            self._resume()
+        with self._transport.stream(
+            "POST", self._path, content, accept=exchange.FRAMES, read_s=read_s
+        ) as response:
+            pieces = response.iter_raw()
+            for data in pieces:
+                self._feed(data)
+                if self._reader.process_id:
+                    break  # its first event is its id, without which there is nothing to write to or to take up again
+            if stdin is None or not self._reader.process_id:
+                self._rest(pieces, body)
+            else:
+                with Beside(lambda: self._write(stdin)):
+                    self._rest(pieces, body)
         assert self._reader.exited is not None
         return self._collector.result(self._reader.exited)
 
-    def _follow(self, response: httpx2.Response, stdin: Source | None) -> None:
-        pieces = response.iter_raw()
-        if stdin is None:
+    def _rest(self, pieces: Iterator[bytes], body: ProcessStart) -> None:
+        """Its events to the end. It is never started twice; but its stream can be taken up again where it broke."""
+        try:
             for data in pieces:
                 self._feed(data)
-            return
-        for data in pieces:
-            self._feed(data)
-            if self._reader.process_id:
-                break  # its first event is its id, without which there is nowhere to write to
-        if self._reader.process_id:
-            with Beside(lambda: self._write(stdin)):
-                for data in pieces:
-                    self._feed(data)
+            self._reader.check_complete()
+        except httpx2.TimeoutException:
+            raise
+        except (ConnectionFailed, httpx2.TransportError):
+            if not self._reader.process_id or body.kill_on_disconnect:
+                raise
+            self._resume()
 
     def _feed(self, data: bytes) -> None:
         for event in self._reader.feed(data):

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from atoll.client import _exchange as exchange
 from atoll.client._sync.filebase import FileBase
+from atoll.client._listed import Listed
 from atoll.model import limits
 from atoll.model.errors import NotFound
 from atoll.wire.public import (
@@ -23,7 +24,7 @@ from atoll.wire.public import (
     FileView,
 )
 
-Views = list[FileView]
+Views = Listed[FileView]
 _LONG_S = limits.GUEST_IDLE_S_MAX  # a large folder takes its time
 
 
@@ -31,14 +32,14 @@ class FileTree(FileBase):
     """What is there, and changes to it."""
 
     def list(self, path: str = ".", *, depth: int = 1, user: str | int | None = None) -> Views:
-        """What is in a folder, and in its folders down to `depth`.
+        """What is in a folder, and in its folders down to `depth`; `truncated` of the answer says that it was cut.
 
         Example:
             for f in sb.files.list("/home/user"):
                 print(f.type, f.size, f.name)
         """
         where = exchange.query(path=path, depth=depth, user=user)
-        return (self._transport.call("GET", f"{self._path}{where}", FileList)).items
+        return _listed(self._transport.call("GET", f"{self._path}{where}", FileList))
 
     def find(
         self,
@@ -52,11 +53,13 @@ class FileTree(FileBase):
     ) -> Views:
         """What is below a folder and has a name, or with a slash in the pattern a path, like the pattern.
 
+        At most 10,000 of them, or `limit`; `truncated` of the answer says that there are more.
+
         Example:
             sources = sb.files.find("project", "*.py", type="file")
         """
         where = exchange.query(path=path, pattern=pattern, type=type, depth=depth, limit=limit, user=user)
-        return (self._transport.call("GET", f"{self._path}/find{where}", FileList)).items
+        return _listed(self._transport.call("GET", f"{self._path}/find{where}", FileList))
 
     def stat(self, path: str, *, follow: bool = False, user: str | int | None = None) -> FileView:
         """What is known about one file or folder; with `follow` about what a link leads to.
@@ -214,3 +217,7 @@ class FileTree(FileBase):
             return
         body = AttributeSet(path=path, name=name, value=value, user=user)
         self._transport.fetch("PUT", f"{self._path}/attributes", exchange.encode(body))
+
+
+def _listed(answer: FileList) -> Views:
+    return Listed(answer.items, truncated=answer.truncated)

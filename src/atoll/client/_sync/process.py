@@ -12,7 +12,10 @@ from atoll.client._events import Collector, CommandResult, Event, EventReader
 from atoll.client._twins import Source, chunks, sleep
 from atoll.model import limits
 from atoll.model.errors import ConnectionFailed, NotFound
-from atoll.wire.public import ProcessSignal, ProcessView, PtySize
+from atoll.wire.public import InputWritten, ProcessSignal, ProcessView, PtySize
+
+_RAW = "application/octet-stream"
+_LOST = "connection_lost"
 
 
 class Process:
@@ -24,11 +27,14 @@ class Process:
             print(event)
     """
 
-    def __init__(self, transport: Transport, processes_path: str, reader: EventReader) -> None:
+    def __init__(
+        self, transport: Transport, processes_path: str, reader: EventReader, stdin_offset: int = 0
+    ) -> None:
         self._transport = transport
         self._path = f"{processes_path}/{exchange.segment(reader.process_id)}"
         self._reader = reader
         self._result: CommandResult | None = None
+        self._stdin_offset = stdin_offset
 
     @property
     def id(self) -> str:
@@ -151,6 +157,8 @@ class Process:
     def write(self, data: Source, *, close: bool = False) -> None:
         """Write to its standard input; it must have been started with `stdin=True`.
 
+        A connection that breaks is made again, and the process gets what of `data` it has not been given yet.
+
         Example:
             p.write("print(1)\\n")
         """
@@ -168,6 +176,24 @@ class Process:
         self._stdin(b"", close=True)
 
     def _stdin(self, content: bytes, *, close: bool) -> None:
-        path = f"{self._path}/stdin{exchange.query(close=close)}"
+        begun, again, attempt = self._stdin_offset, False, 0
+        while True:
+            try:
+                written = self._give(content, exchange.query(close=close, offset=begun if again else None))
+                break
+            except ConnectionFailed:
+                attempt += 1
+                if attempt >= limits.CLIENT_ATTEMPTS_MAX:
+                    raise
+                again = True
+                sleep(exchange.backoff_s(attempt, random.random()))  # noqa: S311
+        self._stdin_offset = written.offset
+        if again and written.offset != begun + len(content):
+            raise ConnectionFailed("the connection broke, and somebody else writes to this process, too", code=_LOST)
+
+    def _give(self, content: bytes, where: str) -> InputWritten:
         # No time limit: a process may take its time to read.
-        self._transport.fetch("POST", path, content, content_type="application/octet-stream", read_s=None)
+        answer = self._transport.fetch(
+            "POST", f"{self._path}/stdin{where}", content, content_type=_RAW, read_s=None
+        )
+        return exchange.decode(answer, InputWritten)

@@ -13,16 +13,17 @@ from atoll.client._sync.transport import Transport
 from atoll.client._sockets import Socket, never_opened
 from atoll.client._twins import sleep
 from atoll.model import limits
-from atoll.model.errors import ConnectionFailed
+from atoll.model.errors import AtollError, ConnectionFailed, InvalidArgument
 from atoll.wire.public import (
+    ProcessSignal,
     ProcessStarted,
     TerminalAttached,
     TerminalDropped,
     TerminalEvent,
     TerminalExited,
     TerminalFailed,
+    TerminalRefused,
     TerminalResize,
-    TerminalSignal,
     TerminalStart,
 )
 
@@ -39,9 +40,10 @@ class Terminal:
                 print(data)
     """
 
-    def __init__(self, transport: Transport, path: str) -> None:
+    def __init__(self, transport: Transport, path: str, processes_path: str) -> None:
         self._transport = transport
         self._path = path
+        self._processes = processes_path
         self._socket: Socket | None = None
         self._size: tuple[int, int] | None = None
         self._offset: int | None = None
@@ -49,6 +51,8 @@ class Terminal:
         self.pid = 0
         self.exited: TerminalExited | None = None
         """How its program ended, as soon as that has been read."""
+        self.refused: AtollError | None = None
+        """What was refused last of all that was sent, as soon as that has been read; the terminal goes on."""
 
     def connect(self) -> None:
         """Take the seat: the newest output comes first, so that the screen looks as it did; later on, what is new.
@@ -100,6 +104,8 @@ class Terminal:
             raise exchange.problem_error(event.problem)
         if isinstance(event, TerminalExited):
             self.exited = event
+        elif isinstance(event, TerminalRefused):
+            self.refused = exchange.problem_error(event.problem)
         elif isinstance(event, TerminalDropped):
             self._offset = event.offset + event.length
         return b""
@@ -131,16 +137,23 @@ class Terminal:
         Example:
             t.resize(120, 40)
         """
+        if not (1 <= cols <= limits.TERMINAL_SIZE_MAX and 1 <= rows <= limits.TERMINAL_SIZE_MAX):
+            raise InvalidArgument(
+                f"a window has 1 to {limits.TERMINAL_SIZE_MAX} columns and rows, not {cols} by {rows}"
+            )
         self._size = (cols, rows)
         self._send(exchange.encode(TerminalResize(cols=cols, rows=rows)).decode("ascii"))
 
     def signal(self, signal: str | int) -> None:
-        """Send a signal to its program and those in its group.
+        """Send a signal to its program and those in its group. One that does not exist is refused at once.
 
         Example:
             t.signal("HUP")
         """
-        self._send(exchange.encode(TerminalSignal(signal=signal)).decode("ascii"))
+        body = ProcessSignal(signal=signal)
+        self._transport.fetch(
+            "POST", f"{self._processes}/{exchange.segment(self.id)}/signal", exchange.encode(body)
+        )
 
     def _send(self, message: bytes | str) -> None:
         if self._socket is None:
@@ -170,6 +183,7 @@ class Terminals:
     def __init__(self, transport: Transport, sandbox_path: str) -> None:
         self._transport = transport
         self._path = f"{sandbox_path}/terminals"
+        self._processes = f"{sandbox_path}/processes"
 
     def open(
         self,
@@ -206,6 +220,7 @@ class Terminals:
         Example:
             t = sb.terminals.attach("tag:build")
         """
-        seat = Terminal(self._transport, f"{self._path}/{exchange.segment(str(terminal))}")
+        path = f"{self._path}/{exchange.segment(str(terminal))}"
+        seat = Terminal(self._transport, path, self._processes)
         seat.connect()
         return seat

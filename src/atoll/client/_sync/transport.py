@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 import socket
 import ssl
@@ -16,6 +15,7 @@ import httpx2
 import msgspec
 
 from atoll.client import _exchange as exchange
+from atoll.client import _tls
 from atoll.client._config import Config
 from atoll.client._twins import Shared, sleep
 from atoll.model import limits
@@ -32,20 +32,13 @@ _SOCKET_OPTIONS = [
 ]
 
 
-@functools.cache
-def _tls(ca: str) -> ssl.SSLContext:
-    if ca:
-        return ssl.create_default_context(cafile=ca)
-    return httpx2.create_ssl_context()  # 100 ms: made once, and only for a server with TLS
-
-
 def _line(config: Config) -> httpx2.Client | httpx2.HTTPTransport:
     """Connections to a server.
 
     A proxy of the environment is for other machines, and so is the client that knows about it. A server on this one is
     reached directly, without what a client does around each request: cookies, redirects, authentication that asks back.
     """
-    verify: ssl.SSLContext | bool = _tls(config.ca) if config.is_tls else False
+    verify: ssl.SSLContext | bool = _tls.context(config) if config.is_tls else False
     bounds = httpx2.Limits(
         max_connections=limits.CLIENT_CONNECTIONS_MAX,
         max_keepalive_connections=limits.CLIENT_CONNECTIONS_MAX,

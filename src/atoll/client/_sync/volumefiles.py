@@ -12,6 +12,7 @@ from types import TracebackType
 from atoll.client import _exchange as exchange
 from atoll.client._sync.transport import Transport
 from atoll.client._config import Config
+from atoll.client._listed import Listed
 from atoll.client._local import LocalTarget, open_source
 from atoll.client._progress import Meter, Progress
 from atoll.client._twins import Source, chunks
@@ -26,7 +27,7 @@ from atoll.wire.public import (
     VolumeFileMove,
 )
 
-Views = list[FileView]
+Views = Listed[FileView]
 Pieces = list[bytes]
 _RAW = "application/octet-stream"
 _LONG_S = limits.GUEST_IDLE_S_MAX  # a large folder takes its time
@@ -191,14 +192,15 @@ class VolumeFiles:
         return target.size_bytes
 
     def list(self, path: str = "/", *, depth: int = 1) -> Views:
-        """What is in a folder, and in its folders down to `depth`.
+        """What is in a folder, and in its folders down to `depth`; `truncated` of the answer says that it was cut.
 
         Example:
             print([f.name for f in Volume.files("data").list("/")])
         """
         with self._transport() as transport:
             where = exchange.query(path=path, depth=depth)
-            return (transport.call("GET", f"{self._path}{where}", FileList)).items
+            found = transport.call("GET", f"{self._path}{where}", FileList)
+        return Listed(found.items, truncated=found.truncated)
 
     def stat(self, path: str, *, follow: bool = False) -> FileView:
         """What is known about one file or folder; with `follow` about what a link leads to.

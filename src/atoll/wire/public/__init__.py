@@ -158,6 +158,7 @@ from atoll.wire.public.terminals import TerminalEvent as TerminalEvent
 from atoll.wire.public.terminals import TerminalExited as TerminalExited
 from atoll.wire.public.terminals import TerminalFailed as TerminalFailed
 from atoll.wire.public.terminals import TerminalOrder as TerminalOrder
+from atoll.wire.public.terminals import TerminalRefused as TerminalRefused
 from atoll.wire.public.terminals import TerminalResize as TerminalResize
 from atoll.wire.public.terminals import TerminalSignal as TerminalSignal
 from atoll.wire.public.terminals import TerminalStart as TerminalStart

@@ -66,13 +66,19 @@ class TerminalExited(Answer, tag="exited", tag_field="type"):
     duration_s: float
 
 
+class TerminalRefused(Answer, tag="refused", tag_field="type"):
+    """What was asked for is not done, such as a signal that does not exist; all else goes on."""
+
+    problem: Problem
+
+
 class TerminalFailed(Answer, tag="failed", tag_field="type"):
     """The last message if something went wrong."""
 
     problem: Problem
 
 
-TerminalEvent = TerminalAttached | TerminalDropped | TerminalExited | TerminalFailed
+TerminalEvent = TerminalAttached | TerminalDropped | TerminalExited | TerminalRefused | TerminalFailed
 
 
 class TerminalTicket(Answer):

@@ -12,10 +12,10 @@ import msgspec
 
 from atoll.api.compat.e2b import connect, metadata, streaming
 from atoll.api.compat.e2b.ask import Ask, Operation, as_root, without_none
-from atoll.api.v1 import guestwords
+from atoll.api.v1 import filewords, guestwords
 from atoll.control.service import Guest
 from atoll.model import limits
-from atoll.model.errors import Conflict, InvalidArgument, NotFound
+from atoll.model.errors import Conflict, InvalidArgument, NotFound, TooLarge
 from atoll.wire import codec, guest
 from atoll.wire.public import FileView
 
@@ -168,13 +168,15 @@ async def list_dir(ask: Ask) -> None:
     inside = await ask.guest()
     try:
         async with inside.stream("file.list", as_root(params, user)) as stream:
-            found = [entry(value) async for value in guestwords.entries(stream, limits.LIST_ENTRIES_MAX)]
+            found, end = await filewords.collected(stream, entry, limits.LIST_ENTRIES_MAX)
     except InvalidArgument as error:
         if error.code != "not_directory":
             raise
         raise InvalidArgument(f"path is not a directory: {asked.path}") from error
     except NotFound as error:
         raise NotFound(f"directory not found: {asked.path}") from error
+    if end.truncated:
+        raise TooLarge(f"more than {limits.LIST_ENTRIES_MAX} files are below {asked.path}: ask for less depth")
     await ask.answer({"entries": found})
 
 

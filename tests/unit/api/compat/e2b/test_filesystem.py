@@ -8,6 +8,7 @@ import pytest
 
 from atoll.api.compat.e2b import filesystem, metadata
 from atoll.model.errors import InvalidArgument
+from atoll.wire import guest
 
 FILE: dict[str, Any] = {
     "path": "/home/user/a",
@@ -70,3 +71,14 @@ def test_labels_come_in_headers() -> None:
     assert metadata.from_headers([(b"x-metadata-Kind", b"test"), (b"host", b"x")]) == {"kind": "test"}
     with pytest.raises(InvalidArgument):
         metadata.from_headers([(b"x-metadata-a b", b"x")])
+
+
+@pytest.mark.anyio
+async def test_a_list_that_was_cut_is_refused(inside: Any) -> None:
+    """E2B's answer has no word for it, and half a list would pass for all of it."""
+    for truncated, status in ((False, 200), (True, 429)):
+        told = [guest.Event({"entries": [FILE]}), guest.End({"count": 1, "truncated": truncated})]
+        inside.guest.scripts["file.list"] = lambda _, told=told: told
+        answer = await inside.ask("POST", "/filesystem.Filesystem/ListDir", {"path": "/home/user", "depth": 1})
+        assert answer.status == status, answer.json()
+    assert "ask for less depth" in answer.json()["message"]
