@@ -152,6 +152,8 @@ class FakeGuest:
         match op:
             case "process.start":
                 return self.start(params).describe()
+            case "process.show":
+                return self.find(params).describe()
             case "process.signal":
                 process = self.find(params)
                 process.scope.cancel()
