@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import unquote
 
+import anyio
 import msgspec
 
 from atoll.api.compat.e2b import network, samples, shapes
@@ -16,7 +17,7 @@ from atoll.api.compat.e2b.shapes import NewSandbox
 from atoll.control.sandboxtokens import TokenKind
 from atoll.control.service import Query
 from atoll.model import limits
-from atoll.model.errors import Conflict, GuestFailed, InvalidArgument, NotFound
+from atoll.model.errors import AtollError, Conflict, GuestFailed, InvalidArgument, NotFound
 from atoll.model.lifecycle import FINAL
 from atoll.model.port import ANY_PORT, PortAccess
 from atoll.model.sandbox import DEFAULT_TIMEOUT_S, DeadlineAction, Sandbox
@@ -104,7 +105,10 @@ def domain_of(ask: Ask) -> str:
 
 async def find(ask: Ask, *, ended: bool = False) -> Sandbox:
     """The sandbox in the path, if it is the caller's; one that has ended is forgotten, but for what happened to it."""
-    reference = unquote(ask.path["sandbox"])
+    return await find_by_id(ask, unquote(ask.path["sandbox"]), ended=ended)
+
+
+async def find_by_id(ask: Ask, reference: str, *, ended: bool = False) -> Sandbox:
     try:
         sandbox = await ask.control.sandbox_get(ask.principal, reference)
     except NotFound as error:
@@ -299,13 +303,25 @@ async def metrics_of_several(ask: Ask) -> None:
     if len(wanted) > _PAGE_ITEMS_MAX:
         raise InvalidArgument(f"sandbox_ids are at most {_PAGE_ITEMS_MAX}", code="invalid_query")
     found: dict[str, Any] = {}
-    for sandbox_id in wanted:
-        ask.path = {"sandbox": sandbox_id}
+    failures: list[AtollError] = []
+    places = anyio.CapacityLimiter(limits.E2B_SAMPLES_AT_ONCE)
+
+    async def one(sandbox_id: str) -> None:
         try:
-            sandbox = await find(ask)
-            found[sandbox_id] = shapes.metric(sandbox, (await samples.series(ask, sandbox))[-1])
+            async with places:
+                sandbox = await find_by_id(ask, sandbox_id)
+                if sandbox.state not in shapes.ASLEEP:  # to look inside would wake it
+                    found[sandbox_id] = shapes.metric(sandbox, (await samples.series(ask, sandbox))[-1])
         except (NotFound, Conflict):
-            continue  # what is not there has no use
+            return  # what is not there has no use
+        except AtollError as error:
+            failures.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for sandbox_id in dict.fromkeys(wanted):
+            tasks.start_soon(one, sandbox_id)
+    if failures:
+        raise failures[0]
     await ask.answer({"sandboxes": found})
 
 

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from atoll.api.app import create_app
-from atoll.api.compat.e2b import agent, facade, interpreter, records, sandboxes, states, teams, templates, volumes
+from atoll.api.compat.e2b import agent, interpreter, records, sandboxes, states, teams, templates, volumes
 from atoll.control.authz import ALL_SCOPES, Principal
-from atoll.control.clock import SystemClock
 from atoll.control.keys import KeySpec
-from atoll.control.service import Control
-from atoll.control.store.engine import Store, sqlite_url
 from atoll.model import limits
 from atoll.model.errors import GuestFailed
 from atoll.model.quota import Quota
-from atoll.telemetry import Metrics
-from atoll.testing.asgi import Answer, Caller
-from atoll.testing.nodes import FakeNode
-from atoll.wire import e2bkey
+from atoll.testing.asgi import Answer
+from tests.unit.api.compat.e2b.conftest import Front
 
 pytestmark = pytest.mark.anyio
 
@@ -34,37 +25,9 @@ CONTROL_PLANE = [
 ]
 
 
-@dataclass
-class Front:
-    """A server without a port, and the key that made it."""
-
-    control: Control
-    caller: Caller
-    key: str
-    node: FakeNode
-
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        names = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await self.caller.ask(method, path, body, headers={"host": "127.0.0.1:7070", **names})
-
-    async def create(self, **options: Any) -> dict[str, Any]:
-        answer = await self.ask("POST", "/v2/sandboxes", {"templateID": "base", **options}, x_api_key=self.key)
-        assert answer.status == 201, answer.body
-        made: dict[str, Any] = answer.json()
-        return made
-
-
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture
-async def front(tmp_path: Path) -> AsyncIterator[Front]:
-    async with FakeNode.open() as node, Store.open(sqlite_url(tmp_path / "db")) as store:
-        async with Control.open(store, node, SystemClock(), Metrics(), tmp_path / "key") as control:
-            app = create_app(control, facades=[facade])
-            yield Front(control, Caller(app), e2bkey.spelled((tmp_path / "key").read_text().strip()), node)
 
 
 @pytest.mark.parametrize("operation", CONTROL_PLANE, ids=lambda known: f"{known.method} {known.path}")
