@@ -116,8 +116,8 @@ async def _admit(ask: Ask, plane: Plane) -> Principal:
         return await _admit_key(ask)
     tokens = ask.control.ingress.tokens
     shown = {"inside": ask.header(b"x-access-token")}
-    if plane is Plane.INTERPRETER:
-        # Some of its clients' calls carry the token of the ports and no other.
+    if plane is Plane.INTERPRETER and ask.scope["path"] != "/execute":
+        # Clients since 2.5 show the token of the ports, and no other, for all but running code.
         shown["ports"] = ask.header(TRAFFIC_HEADER)
         if not any(shown.values()) and await _may_be_stranger(ask):
             return await tokens.principal(ask.sandbox_id)

@@ -121,6 +121,16 @@ async def test_the_token_of_the_ports_does_not_open_the_agent(front: Front) -> N
     assert answer.status == 401
 
 
+@pytest.mark.parametrize("operation", interpreter.OPERATIONS, ids=lambda known: f"{known.method} {known.path}")
+async def test_the_token_of_the_ports_opens_contexts_and_runs_no_code(front: Front, operation: Any) -> None:
+    """It is given away with addresses of ports. E2B's clients show it, and no other, for contexts."""
+    made = await front.create(network={"allowPublicTraffic": False})
+    names = {"e2b_sandbox_id": made["sandboxID"], "e2b_sandbox_port": "49999"}
+    path, body = operation.path.replace("{context}", "python"), {"code": "1"}
+    answer = await front.ask(operation.method, path, body, **names, e2b_traffic_access_token=made["trafficAccessToken"])
+    assert (answer.status == 401) is (path == "/execute"), answer.body
+
+
 @pytest.mark.parametrize(
     ("method", "path"), [("POST", "/execute"), ("GET", "/contexts"), ("DELETE", "/contexts/python")]
 )
