@@ -192,16 +192,19 @@ class Sandboxes:
         total = await self._ledger.count(wanted) if query.count else None
         return Page(items, cursor_encode(items[-1]) if more else None, total)
 
-    async def set_deadline(self, principal: Principal, reference: str, timeout_s: float) -> Sandbox:
-        """Move the deadline to so many seconds from now, further away or nearer."""
+    async def set_deadline(
+        self, principal: Principal, reference: str, timeout_s: float, *, only_later: bool = False
+    ) -> Sandbox:
+        """Move the deadline to so many seconds from now, further away or nearer; or not nearer."""
         lasts = check_timeout(timeout_s)
         sandbox = await self._ledger.find(principal.owner, reference)
         await self._metering.jumps.settle()
         deadline_at = self._clock.now() + lasts
-        if not await self._ledger.set_deadline(sandbox.id, deadline_at, principal):
+        found = await self._ledger.set_deadline(sandbox.id, deadline_at, principal, only_later=only_later)
+        if found is None:
             raise not_running(await self._ledger.find(principal.owner, sandbox.id))
-        self._deadlines.note(deadline_at)
-        return replace(sandbox, deadline_at=deadline_at)
+        self._deadlines.note(found)
+        return replace(sandbox, deadline_at=found)
 
     async def set_budget(
         self, principal: Principal, reference: str, budget: Budget, action: DeadlineAction | None

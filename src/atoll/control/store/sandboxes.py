@@ -152,10 +152,17 @@ def _move(columns: tuple[str, ...]) -> Prepared:
     )
 
 
-def set_deadline(connection: Connection, sandbox_id: str, deadline_at: datetime) -> bool:
-    """Move the deadline of a sandbox that has one now; says whether it has."""
-    statement = update(sandboxes).where(sandboxes.c.id == sandbox_id, _RUNNING).values(deadline_us=to_us(deadline_at))
-    return connection.execute(statement).rowcount == 1
+def set_deadline(
+    connection: Connection, sandbox_id: str, deadline_at: datetime, *, only_later: bool = False
+) -> datetime | None:
+    """Move the deadline of a sandbox that has one now; where it is then, None if there is none."""
+    wanted = and_(sandboxes.c.id == sandbox_id, _RUNNING)
+    earlier = sandboxes.c.deadline_us < to_us(deadline_at)
+    statement = update(sandboxes).where(and_(wanted, earlier) if only_later else wanted)
+    if connection.execute(statement.values(deadline_us=to_us(deadline_at))).rowcount == 1:
+        return deadline_at
+    left = connection.execute(select(sandboxes.c.deadline_us).where(wanted)).scalar_one_or_none()
+    return None if left is None else from_us(left)
 
 
 def shift_deadlines(connection: Connection, by: timedelta) -> None:

@@ -193,9 +193,9 @@ async def _expire(ask: Ask, sandbox: Sandbox) -> None:
         raise no_sandbox(sandbox.id) from error
 
 
-async def _set_deadline(ask: Ask, sandbox: Sandbox, timeout_s: float) -> Sandbox:
+async def _set_deadline(ask: Ask, sandbox: Sandbox, timeout_s: float, *, only_later: bool = False) -> Sandbox:
     try:
-        return await ask.control.sandbox_set_deadline(ask.principal, sandbox.id, timeout_s)
+        return await ask.control.sandbox_set_deadline(ask.principal, sandbox.id, timeout_s, only_later=only_later)
     except Conflict as error:
         raise no_sandbox(sandbox.id) from error
 
@@ -206,20 +206,29 @@ async def refresh(ask: Ask) -> None:
     await ask.answer(None, 204)
 
 
-async def extended(ask: Ask, sandbox: Sandbox, timeout_s: float | None) -> Sandbox:
-    """The sandbox with at least so much time left: a deadline is moved away, never nearer."""
-    if timeout_s is None or (sandbox.deadline_at - datetime.now(UTC)).total_seconds() >= timeout_s:
+async def extended(ask: Ask, sandbox: Sandbox, timeout_s: float | None, since: datetime | None = None) -> Sandbox:
+    """The sandbox with at least so much time left, counted from now or before: a deadline never comes nearer."""
+    since = since or datetime.now(UTC)
+    if timeout_s is None or (sandbox.deadline_at - since).total_seconds() >= timeout_s:
         return sandbox
-    return await _set_deadline(ask, sandbox, timeout_s)
+    return await _set_deadline(ask, sandbox, timeout_s, only_later=True)
 
 
 async def connect_to(ask: Ask) -> None:
     """A sandbox that sleeps wakes; one that runs has at least so much time left."""
     asked = await ask.body(ConnectBody)
-    sandbox, woken = await awake(ask, await find(ask), asked.timeout, memory=asked.memory)
-    if not woken:
-        sandbox = await extended(ask, sandbox, asked.timeout)
+    try:
+        sandbox, woken = await _connected(ask, asked)
+    except NotFound:  # it may have been put to sleep between the two looks at it
+        sandbox, woken = await _connected(ask, asked)
     await ask.answer(await answer_of(ask, sandbox), 201 if woken else 200)
+
+
+async def _connected(ask: Ask, asked: ConnectBody) -> tuple[Sandbox, bool]:
+    since = datetime.now(UTC)
+    sandbox, woken = await awake(ask, await find(ask), asked.timeout, memory=asked.memory)
+    # Also of one that sleeps another may be first to wake it, for less time.
+    return await extended(ask, sandbox, asked.timeout, since), woken
 
 
 async def awake(ask: Ask, sandbox: Sandbox, timeout_s: float | None, *, memory: bool | None) -> tuple[Sandbox, bool]:
