@@ -69,12 +69,16 @@ async def test_a_key_that_may_only_read_changes_nothing(front: Front) -> None:
 
 
 async def test_a_key_that_may_only_read_is_given_nothing_that_opens_more(front: Front) -> None:
-    """The token of the inside would let it run commands, and that of a volume write there."""
+    """The token of the inside would let it run commands, that of a volume write there; a header may be a password."""
     admin = Principal("default", "ak", ALL_SCOPES)
     _, reader = await front.control.accounts.keys.create(admin, "default", KeySpec("reader", frozenset({"read"})))
-    one = f"/sandboxes/{(await front.create())['sandboxID']}"
+    rules = {"a.test": [{"transform": {"headers": {"Authorization": "Bearer k"}}}]}
+    one = f"/sandboxes/{(await front.create(network={'rules': rules}))['sandboxID']}"
     shown = {key: (await front.ask("GET", one, x_api_key=key)).json() for key in (front.key, reader)}
     assert shown[front.key].pop("envdAccessToken")
+    assert shown[front.key]["network"].pop("rules") == rules
+    blank = {"a.test": [{"transform": {"headers": {"Authorization": ""}}}]}
+    assert shown[reader]["network"].pop("rules") == blank
     assert shown[reader] == shown[front.key]
     volume = (await front.ask("POST", "/volumes", {"name": "v"}, x_api_key=front.key)).json()
     assert (await front.ask("GET", "/volumes/v", x_api_key=front.key)).json() == volume
