@@ -69,6 +69,8 @@ class Query:
     created_after: datetime | None = None
     created_before: datetime | None = None
     count: bool = False
+    template_alone: bool = False
+    """Whether a filter by template leaves out what was made from a snapshot that there still is."""
 
 
 class Sandboxes:
@@ -184,6 +186,7 @@ class Sandboxes:
             query.metadata,
             query.created_after,
             query.created_before,
+            query.template_alone,
         )
         after = None if cursor is None else cursor_decode(cursor)
         items = await self._ledger.page(wanted, after, items_max + 1)

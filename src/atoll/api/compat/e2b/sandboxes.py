@@ -261,6 +261,7 @@ async def list_page(ask: Ask) -> None:
     query = Query(
         states=shapes.states_of(ask.words("state")),
         template=shapes.template_name(await template_id(ask, template), ask.templates) if template else None,
+        template_alone=True,  # a snapshot is a template of its own here
         metadata=shapes.metadata_of(asked.get("metadata", "")),
     )
     limit = shapes.page_size(asked.get("limit", ""), _PAGE_ITEMS_MAX)

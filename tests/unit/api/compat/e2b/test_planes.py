@@ -217,13 +217,17 @@ async def test_a_sandbox_from_a_snapshot_says_so(front: Front) -> None:
         assert front.node.orders[-1].env["E2B_TEMPLATE_ID"] == taken
         (listed,) = await ask("GET", f"/v2/sandboxes?template={template}")
         assert (listed["sandboxID"], listed["templateID"]) == (made["sandboxID"], taken)
+        for page in ("", "&order=asc"):
+            assert [of["templateID"] for of in await ask("GET", f"/v2/sandboxes?template=base{page}")] == ["base"]
         assert (await ask("POST", f"/v2{one}/connect", {}))["templateID"] == taken
         await ask("DELETE", one)
         assert await ask("GET", f"/templates/aliases/{template}") == {"templateID": taken, "public": False}
     (copy,) = await ask("POST", f"{source}/fork", {})
     assert copy["sandbox"]["templateID"] == "base"
     last = await front.create(templateID="mine")
+    assert len(await ask("GET", "/v2/sandboxes?template=base")) == 2
     await ask("DELETE", f"/templates/{taken}")
+    assert len(await ask("GET", "/v2/sandboxes?template=base")) == 3
     assert (await ask("GET", f"/sandboxes/{last['sandboxID']}"))["templateID"] == "base"
     assert (await front.ask("GET", "/templates/aliases/mine", x_api_key=front.key)).status == 404
 
