@@ -13,6 +13,7 @@ OLD_NODE: Final = Client("node", "old")
 
 PART: Final = [
     (NEW, "headers_mode", "sync.py"),
+    (NEW, "headers_mode", "aio_brief.py"),
     (NODE, "headers_mode", "main.mjs"),
 ]
 REST: Final = [
