@@ -131,18 +131,20 @@ class Ledger:
         counts = await self._store.read(rows.count_by_state, owner)
         return {state: counts.get(state, 0) for state in State}
 
-    async def set_deadline(self, sandbox_id: str, deadline_at: datetime, by: Principal | None = None) -> bool:
-        """Move the deadline of a sandbox that has one now, running or in standby; says whether it has."""
+    async def set_deadline(
+        self, sandbox_id: str, deadline_at: datetime, by: Principal | None = None, *, only_later: bool = False
+    ) -> datetime | None:
+        """Move the deadline of a sandbox that has one now, running or in standby; where it is then, None if nowhere."""
         known = self._live.get(sandbox_id)
         template = known.sandbox.template if known else ""
         detail = {"deadline_at": deadline_at.isoformat(), "template": template}
         event = self._events.of(by, "sandbox.deadline", target=sandbox_id, detail=detail)
-        running = await self._store.write(_set_deadline, sandbox_id, deadline_at, event if by else None)
+        found = await self._store.write(_set_deadline, sandbox_id, deadline_at, event if by else None, only_later)
         self._events.written()
         record = self._live.get(sandbox_id)
-        if running and record is not None:
-            self._remember(replace(record, sandbox=replace(record.sandbox, deadline_at=deadline_at)))
-        return running
+        if found is not None and record is not None:
+            self._remember(replace(record, sandbox=replace(record.sandbox, deadline_at=found)))
+        return found
 
     async def set_budget(self, sandbox: Sandbox, budget: Budget, action: DeadlineAction, by: Principal) -> Sandbox:
         """Give a sandbox that has not ended another budget; what is known then."""
@@ -278,11 +280,17 @@ def _move(
     return True
 
 
-def _set_deadline(connection: Connection, sandbox_id: str, deadline_at: datetime, event: Event | None) -> bool:
-    running = rows.set_deadline(connection, sandbox_id, deadline_at)
-    if running and event is not None:
+def _set_deadline(
+    connection: Connection,
+    sandbox_id: str,
+    deadline_at: datetime,
+    event: Event | None,
+    only_later: bool,
+) -> datetime | None:
+    found = rows.set_deadline(connection, sandbox_id, deadline_at, only_later=only_later)
+    if found == deadline_at and event is not None:
         event_rows.add(connection, event)
-    return running
+    return found
 
 
 def _set_budget(connection: Connection, sandbox_id: str, budget: Budget, action: DeadlineAction, event: Event) -> None:

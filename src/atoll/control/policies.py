@@ -19,7 +19,7 @@ import anyio
 import structlog
 
 from atoll.control import rulesecrets
-from atoll.control.authz import Principal
+from atoll.control.authz import WRITE, Principal
 from atoll.control.events import Events
 from atoll.control.exclusive import Exclusive
 from atoll.control.ledger import Ledger
@@ -110,8 +110,10 @@ class Policies:
         await self._send_again(sandbox_ids)
 
     async def get(self, principal: Principal, reference: str) -> Network:
+        """As far as it is the caller's to see: values of headers are for those who could set them."""
         record = await self._record(principal, await self._ledger.find(principal.owner, reference))
-        return self._network(record)
+        network = self._network(record)
+        return network if WRITE in principal.scopes else replace(network, policy=network.policy.without_values())
 
     def _network(self, record: NetworkRecord) -> Network:
         enforced = self._node.network_rules(record.sandbox_id)

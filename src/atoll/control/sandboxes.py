@@ -69,6 +69,8 @@ class Query:
     created_after: datetime | None = None
     created_before: datetime | None = None
     count: bool = False
+    template_alone: bool = False
+    """Whether a filter by template leaves out what was made from a snapshot that there still is."""
 
 
 class Sandboxes:
@@ -184,6 +186,7 @@ class Sandboxes:
             query.metadata,
             query.created_after,
             query.created_before,
+            query.template_alone,
         )
         after = None if cursor is None else cursor_decode(cursor)
         items = await self._ledger.page(wanted, after, items_max + 1)
@@ -192,16 +195,19 @@ class Sandboxes:
         total = await self._ledger.count(wanted) if query.count else None
         return Page(items, cursor_encode(items[-1]) if more else None, total)
 
-    async def set_deadline(self, principal: Principal, reference: str, timeout_s: float) -> Sandbox:
-        """Move the deadline to so many seconds from now, further away or nearer."""
+    async def set_deadline(
+        self, principal: Principal, reference: str, timeout_s: float, *, only_later: bool = False
+    ) -> Sandbox:
+        """Move the deadline to so many seconds from now, further away or nearer; or not nearer."""
         lasts = check_timeout(timeout_s)
         sandbox = await self._ledger.find(principal.owner, reference)
         await self._metering.jumps.settle()
         deadline_at = self._clock.now() + lasts
-        if not await self._ledger.set_deadline(sandbox.id, deadline_at, principal):
+        found = await self._ledger.set_deadline(sandbox.id, deadline_at, principal, only_later=only_later)
+        if found is None:
             raise not_running(await self._ledger.find(principal.owner, sandbox.id))
-        self._deadlines.note(deadline_at)
-        return replace(sandbox, deadline_at=deadline_at)
+        self._deadlines.note(found)
+        return replace(sandbox, deadline_at=found)
 
     async def set_budget(
         self, principal: Principal, reference: str, budget: Budget, action: DeadlineAction | None

@@ -126,8 +126,10 @@ class Control:
     async def sandbox_list(self, principal: Principal, query: Query, cursor: str | None, items_max: int) -> Page:
         return await self._sandboxes.list(principal, query, cursor, items_max)
 
-    async def sandbox_set_deadline(self, principal: Principal, reference: str, timeout_s: float) -> Sandbox:
-        return await self._sandboxes.set_deadline(principal, reference, timeout_s)
+    async def sandbox_set_deadline(
+        self, principal: Principal, reference: str, timeout_s: float, *, only_later: bool = False
+    ) -> Sandbox:
+        return await self._sandboxes.set_deadline(principal, reference, timeout_s, only_later=only_later)
 
     async def sandbox_set_budget(
         self, principal: Principal, reference: str, budget: Budget, action: DeadlineAction | None

@@ -1,7 +1,8 @@
 """Watchers: changes of folders inside sandboxes, kept until somebody asks for them.
 
-For callers who poll. A watcher that nobody asks ends by itself, and so does one whose sandbox ends; what it has seen
-until then can still be read once.
+For callers who poll. A watcher that nobody asks ends by itself. One that lost its sandbox, which was paused perhaps,
+watches again when somebody asks the next time: what was missed is told as an overflow, and where it cannot watch any
+more, there is no such watcher.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ class _Watcher:
         self.note = note
         self.scope = anyio.CancelScope()
         self.begun = anyio.Event()
-        self.failure: AtollError | None = GuestFailed("the sandbox does not watch", code="guest_garbage")
-        """Why it never watched, when `begun` is set; what it is until the sandbox has said that it does."""
+        self.again = anyio.Event()
+        self.failure: AtollError | None = _silent()
+        """Why it does not watch, when `begun` is set; what it is until the sandbox has said that it does."""
         self.changes: deque[dict[str, Any]] = deque()
         self.asked_s = time.monotonic()
         self.root = ""
@@ -44,6 +46,11 @@ class _Watcher:
         self.root = _text(value, "path")[: limits.PATH_BYTES_MAX]
         self.failure = None
         self.begun.set()
+
+    def lose(self) -> None:
+        """The sandbox was lost from sight: until somebody asks, nothing is watched."""
+        self.begun, self.again, self.failure = anyio.Event(), anyio.Event(), _silent()
+        self.add({"type": "overflow", "path": self.root})
 
     def add(self, value: dict[str, Any]) -> None:
         """Keep of a change what is of use, and no more of all of them than the bound: a guest may say anything."""
@@ -58,6 +65,10 @@ class _Watcher:
         self.changes.clear()
         self._bytes = 0
         return taken
+
+
+def _silent() -> GuestFailed:
+    return GuestFailed("the sandbox does not watch", code="guest_garbage")
 
 
 def _text(value: dict[str, Any], name: str) -> str:
@@ -102,10 +113,14 @@ class Watchers:
             raise watcher.failure
         return watcher_id
 
-    def take(self, sandbox_id: str, watcher_id: str) -> Seen:
-        """The changes since the last time, in their order."""
+    async def take(self, sandbox_id: str, watcher_id: str) -> Seen:
+        """The changes since the last time, in their order. The sandbox runs: one that was lost is watched again."""
         watcher = self._find(sandbox_id, watcher_id)
         watcher.asked_s = time.monotonic()
+        watcher.again.set()
+        await watcher.begun.wait()
+        if watcher.failure is not None:
+            raise _unknown(watcher_id) from watcher.failure
         return Seen(watcher.root, watcher.take(), watcher.note)
 
     def remove(self, sandbox_id: str, watcher_id: str) -> None:
@@ -115,7 +130,7 @@ class Watchers:
     def _find(self, sandbox_id: str, watcher_id: str) -> _Watcher:
         watcher = self._known.get(watcher_id)
         if watcher is None or watcher.sandbox_id != sandbox_id:
-            raise NotFound(f"there is no watcher {watcher_id[:40]!r}", code="watcher_not_found")
+            raise _unknown(watcher_id)
         return watcher
 
     async def _live(self, watcher_id: str, watcher: _Watcher, inside: Guest, params: Mapping[str, Any]) -> None:
@@ -127,7 +142,9 @@ class Watchers:
             with watcher.scope:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(_expire, watcher)
-                    await _watch(watcher, inside, params)
+                    while await _watch(watcher, inside, params):
+                        watcher.lose()
+                        await watcher.again.wait()
                     await anyio.sleep_forever()  # what was seen can still be asked for
         except Exception as error:
             log.exception("watcher_failed", sandbox_id=watcher.sandbox_id)
@@ -137,8 +154,9 @@ class Watchers:
             watcher.begun.set()
 
 
-async def _watch(watcher: _Watcher, inside: Guest, params: Mapping[str, Any]) -> None:
-    """Until the folder or the sandbox is gone; the watcher ends if the sandbox never watched."""
+async def _watch(watcher: _Watcher, inside: Guest, params: Mapping[str, Any]) -> bool:
+    """Until the folder is gone, or the sandbox: then it is True. The watcher ends if the sandbox never watched."""
+    lost = False
     try:
         async with inside.stream("file.watch", params) as stream:
             async for message in stream:
@@ -149,10 +167,16 @@ async def _watch(watcher: _Watcher, inside: Guest, params: Mapping[str, Any]) ->
                 else:
                     watcher.add(message.value)
     except AtollError as error:
-        if not watcher.begun.is_set():
+        lost = watcher.begun.is_set()
+        if not lost:
             watcher.failure = error
     if not watcher.begun.is_set():
         watcher.scope.cancel()
+    return lost
+
+
+def _unknown(watcher_id: str) -> NotFound:
+    return NotFound(f"there is no watcher {watcher_id[:40]!r}", code="watcher_not_found")
 
 
 async def _expire(watcher: _Watcher) -> None:

@@ -461,6 +461,7 @@ SNAPSHOT_TRANSFERS_TOTAL_MAX = 16  # of all owners
 E2B_KEEPALIVE_S = 90.0  # between signs of life on a stream, for a caller who asks for no other
 E2B_INTERPRETER_KEEPALIVE_S = 5.0  # the same while code runs, as E2B's interpreter does it
 E2B_SAMPLE_S = 0.1  # between two looks at the counters; long enough for a percentage, short enough to wait for
+E2B_SAMPLES_AT_ONCE = 8  # sandboxes that one question about several looks into; each look waits and uses little
 E2B_UPLOAD_FILES_MAX = 10_000  # in one form
 CLIENT_STATE_S_MAX = 600.0  # an answer about a pause, a resume, a snapshot or forks: gigabytes of memory on a slow disk
 QUIET_S_MAX = 2.0  # for a guest to say when something was last printed, before its sandbox counts as idle

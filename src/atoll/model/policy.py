@@ -17,7 +17,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from atoll.model import limits
@@ -69,6 +69,11 @@ class Policy:
     bytes_max: int | None = None
     rate_bytes_per_s: int | None = None
     connections_max: int = limits.EGRESS_CONNECTIONS_DEFAULT
+
+    def without_values(self) -> Policy:
+        """As who may only read is shown it: the headers that it sets by name, because their values may open things."""
+        http = [replace(rule, set_headers=dict.fromkeys(rule.set_headers, "")) for rule in self.http]
+        return replace(self, http=tuple(http))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A guest in memory: files in a dictionary, and processes that understand a few words.
 
 It speaks the words of the real guest's protocol for what the HTTP edge asks of it. `script` replaces the answer to an
-operation, for tests of what a hostile guest may say.
+operation, for tests of what a hostile guest may say; a number in it is a time in which the guest says nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from atoll.wire.node import SandboxOrder
 HOME = "/home/user"
 _CHUNK_BYTES = 256 * 1024
 
-Script = Callable[[dict[str, Any]], Iterable[guest.Message]]
+Script = Callable[[dict[str, Any]], Iterable[guest.Message | float]]
 
 
 class FakeProcess:
@@ -152,6 +152,8 @@ class FakeGuest:
         match op:
             case "process.start":
                 return self.start(params).describe()
+            case "process.show":
+                return self.find(params).describe()
             case "process.signal":
                 process = self.find(params)
                 process.scope.cancel()
@@ -250,7 +252,10 @@ class FakeStream:
     async def _messages(self) -> AsyncIterator[guest.Message]:
         if self._op in self._guest.scripts:
             for message in self._guest.scripts[self._op](self._params):
-                yield _checked(message)
+                if isinstance(message, float):
+                    await anyio.sleep(message)
+                else:
+                    yield _checked(message)
             return
         match self._op:
             case "process.start":
@@ -325,8 +330,9 @@ class FakeStream:
         return self._guest.describe(path)
 
 
-def _ok_of(messages: Iterable[guest.Message]) -> dict[str, Any]:
+def _ok_of(messages: Iterable[guest.Message | float]) -> dict[str, Any]:
     for message in messages:
+        assert not isinstance(message, float), "a call has no time to say nothing"
         checked = _checked(message)
         if isinstance(checked, guest.Ok):
             return checked.value

@@ -11,7 +11,11 @@ OLD: Final = Client("python", "old")
 NODE: Final = Client("node", "new")
 OLD_NODE: Final = Client("node", "old")
 
-PART: Final = [(NEW, "headers_mode", "sync.py"), (NODE, "headers_mode", "main.mjs")]
+PART: Final = [
+    (NEW, "headers_mode", "sync.py"),
+    (NEW, "headers_mode", "aio_brief.py"),
+    (NODE, "headers_mode", "main.mjs"),
+]
 REST: Final = [
     (NEW, "headers_mode", "aio.py"),
     (NEW, "headers_mode", "states.py"),
@@ -29,6 +33,9 @@ REST: Final = [
     (NODE, "errors_mode", "errors.mjs"),
     (OLD, "domain_mode", "calls.py sync"),
     (OLD, "domain_mode", "calls.py async"),
+    (OLD, "domain_mode", "errors_old.py sync"),
+    (OLD, "domain_mode", "errors_old.py async"),
+    (OLD_NODE, "domain_mode", "errors_old.mjs"),
     (NEW, "domain_mode", "domain.py"),
     (OLD, "domain_mode", "domain.py"),
     (NODE, "headers_mode", "calls.mjs"),

@@ -155,7 +155,7 @@ async def test_a_deadline_that_is_moved_while_its_end_is_written_does_not_end_it
     async def overdue_then_moved(now: Any) -> Any:
         found = await overdue(now)
         if found and not moved.is_set():
-            await ledger._store.write(ledgers._set_deadline, sandbox.id, later, None)
+            await ledger._store.write(ledgers._set_deadline, sandbox.id, later, None, False)
             moved.set()
         return found
 

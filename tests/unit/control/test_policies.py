@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import anyio
 import pytest
 
+from atoll.control.authz import READ
 from atoll.control.events import EventFilter
 from atoll.control.policies import parse_trial
 from atoll.model import limits
 from atoll.model.errors import Conflict, InvalidArgument, NotFound, Unavailable
-from atoll.model.policy import Mode, Policy, decide
+from atoll.model.policy import HttpRule, Mode, Policy, decide
 from atoll.model.sandbox import SandboxSpec
 from atoll.model.secret import Grant, Secret
 from atoll.testing.clock import VirtualClock
@@ -35,6 +37,16 @@ async def test_a_policy_is_known_to_the_node_before_the_sandbox_lives(world: Wor
     assert reaches(world.node, sandbox.id, "a.test")
     await world.control.policies.set(world.me, sandbox.id, Policy())
     assert not reaches(world.node, sandbox.id, "a.test")
+
+
+async def test_who_may_only_read_is_shown_no_values_of_headers(world: World) -> None:
+    rule = HttpRule("a.test", set_headers={"Authorization": "Bearer k"}, remove_headers=("X-A",))
+    policy = replace(POLICY, http=(rule,))
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(template="base", policy=policy))
+    assert (await world.control.policies.get(world.me, sandbox.id)).policy == policy
+    reader = replace(world.me, scopes=frozenset({READ}))
+    shown = (await world.control.policies.get(reader, sandbox.id)).policy
+    assert shown == replace(policy, http=(replace(rule, set_headers={"Authorization": ""}),))
 
 
 async def test_a_policy_that_is_not_understood_makes_nothing(world: World) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from atoll.control.events import EventFilter
 from atoll.control.sandboxes import Query, cursor_decode
 from atoll.model import limits
 from atoll.model.errors import AtollError, Conflict, InvalidArgument, LimitExceeded, NotFound, Unavailable
@@ -165,6 +166,21 @@ async def test_the_deadline_ends_it_on_time(world: Any) -> None:
     ended = await settle(world, sandbox.id, State.KILLED)
     assert ended.end_reason is EndReason.DEADLINE
     assert world.node.guests == {}
+
+
+async def test_a_deadline_that_may_only_move_away_stays_where_a_later_one_is(world: Any) -> None:
+    """Decided where it is written, and not by what was read before."""
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=60))
+    begun = world.clock.now()
+    for asked_s, left_s in ((600, 600), (5, 600), (700, 700)):
+        told = await world.control.sandbox_set_deadline(world.me, sandbox.id, asked_s, only_later=True)
+        known = await world.control.sandbox_get(world.me, sandbox.id)
+        assert told.deadline_at == known.deadline_at == begun + timedelta(seconds=left_s)
+    found = await world.control.accounts.events.page(EventFilter(None, actions=("sandbox.deadline",)), None, 10)
+    assert len(found.items) == 2
+    await world.control.sandbox_kill(world.me, sandbox.id)
+    with pytest.raises(Conflict):
+        await world.control.sandbox_set_deadline(world.me, sandbox.id, 800, only_later=True)
 
 
 async def test_a_deadline_can_be_moved_both_ways(world: Any) -> None:

@@ -26,15 +26,15 @@ class Inside:
     """A guest whose folder changes when the test says so."""
 
     def __init__(self, error: Exception | None = None, first: wire.Message = WATCHING) -> None:
-        self._error = error
+        self.error = error
         self._first = first
-        self.messages: asyncio.Queue[wire.Message] = asyncio.Queue()
+        self.messages: asyncio.Queue[wire.Message | Exception] = asyncio.Queue()
         self.open = 0
 
     @asynccontextmanager
     async def stream(self, op: str, params: Any) -> AsyncIterator[Any]:
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         self.open += 1
         self.messages.put_nowait(self._first)
         try:
@@ -47,7 +47,10 @@ class Inside:
 
     async def _read(self) -> AsyncGenerator[wire.Message, None]:
         while True:
-            yield await self.messages.get()
+            message = await self.messages.get()
+            if isinstance(message, Exception):
+                raise message
+            yield message
 
     @property
     def guest(self) -> Guest:
@@ -61,14 +64,14 @@ async def test_changes_wait_for_whoever_asks() -> None:
         watcher = await watchers.create("sb1", inside.guest, {"path": "/w"}, "note")
         inside.messages.put_nowait(wire.Event({"type": "created", "path": "/w/a"}))
         await anyio.wait_all_tasks_blocked()
-        seen = watchers.take("sb1", watcher)
+        seen = await watchers.take("sb1", watcher)
         assert (seen.root, seen.note, [change["path"] for change in seen.changes]) == ("/w", "note", ["/w/a"])
-        assert watchers.take("sb1", watcher).changes == []
+        assert (await watchers.take("sb1", watcher)).changes == []
         with pytest.raises(NotFound):
-            watchers.take("sb2", watcher)
+            await watchers.take("sb2", watcher)
         watchers.remove("sb1", watcher)
         with pytest.raises(NotFound):
-            watchers.take("sb1", watcher)
+            await watchers.take("sb1", watcher)
     assert inside.open == 0
 
 
@@ -89,7 +92,7 @@ async def test_a_sandbox_that_says_twice_that_it_watches_ends_nothing() -> None:
         inside.messages.put_nowait(wire.Event({"type": ["created"], "path": "/w/a"}))
         inside.messages.put_nowait(WATCHING)
         await anyio.wait_all_tasks_blocked()
-        seen = watchers.take("sb1", watcher)
+        seen = await watchers.take("sb1", watcher)
         assert (seen.root, seen.changes) == ("/w", [{"type": "", "path": "/w/a"}])
         watchers.remove("sb1", watcher)
 
@@ -120,7 +123,7 @@ async def test_a_watcher_that_nobody_asks_ends(monkeypatch: pytest.MonkeyPatch) 
         watcher = await watchers.create("sb1", inside.guest, {"path": "/w"})
     assert inside.open == 0
     with pytest.raises(NotFound):
-        watchers.take("sb1", watcher)
+        await watchers.take("sb1", watcher)
 
 
 async def test_a_sandbox_has_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,8 +146,46 @@ async def test_what_waits_is_bounded_and_the_newest_stays() -> None:
                 wire.Event({"type": "created", "path": f"/w/{number}" + "x" * 9000, "more": "y"})
             )
         await anyio.wait_all_tasks_blocked()
-        seen = watchers.take("sb1", watcher).changes
+        seen = (await watchers.take("sb1", watcher)).changes
         assert sum(len(change["path"]) for change in seen) <= limits.WATCHER_CHANGES_BYTES_MAX
         assert seen[-1]["path"].startswith("/w/1999x")
         assert set(seen[0]) == {"type", "path"}
         watchers.remove("sb1", watcher)
+
+
+LOST = GuestFailed("the sandbox ended the connection", code="guest_lost")
+
+
+async def test_a_watcher_that_lost_its_sandbox_watches_again_when_it_is_asked() -> None:
+    """As after a pause. What was seen before is still told, and that some of it may be missing."""
+    inside = Inside()
+    async with anyio.create_task_group() as tasks:
+        watchers = Watchers(tasks)
+        watcher = await watchers.create("sb1", inside.guest, {"path": "/w"})
+        for message in (wire.Event({"type": "created", "path": "/w/a"}), LOST):
+            inside.messages.put_nowait(message)
+        await anyio.wait_all_tasks_blocked()
+        assert inside.open == 0
+        for _ in range(2):
+            seen = await watchers.take("sb1", watcher)
+            expected = [{"type": "created", "path": "/w/a"}, {"type": "overflow", "path": "/w"}]
+            assert (inside.open, seen.changes) == (1, expected)
+            inside.messages.put_nowait(wire.Event({"type": "created", "path": "/w/a"}))
+            inside.messages.put_nowait(LOST)
+            await anyio.wait_all_tasks_blocked()
+        watchers.remove("sb1", watcher)
+
+
+@pytest.mark.parametrize("error", [NotFound("no such folder"), ZeroDivisionError()])
+async def test_a_watcher_that_cannot_watch_again_is_not_there(error: Exception) -> None:
+    inside = Inside()
+    async with anyio.create_task_group() as tasks:
+        watchers = Watchers(tasks)
+        watcher = await watchers.create("sb1", inside.guest, {"path": "/w"})
+        inside.error = error
+        inside.messages.put_nowait(LOST)
+        await anyio.wait_all_tasks_blocked()
+        for _ in range(2):
+            with pytest.raises(NotFound) as caught:
+                await watchers.take("sb1", watcher)
+            assert caught.value.code == "watcher_not_found"

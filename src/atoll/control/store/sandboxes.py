@@ -17,12 +17,13 @@ from sqlalchemy.exc import IntegrityError
 
 from atoll.control.store.moments import from_us, to_us
 from atoll.control.store.prepared import Prepared, adding
-from atoll.control.store.schema import sandbox_metadata, sandboxes
+from atoll.control.store.schema import sandbox_metadata, sandboxes, snapshots
 from atoll.model import ids
 from atoll.model.errors import Conflict
 from atoll.model.lifecycle import EndReason, SleepReason, State
 from atoll.model.resources import Resources
 from atoll.model.sandbox import Budget, DeadlineAction, Sandbox
+from atoll.model.snapshot import SnapshotState
 from atoll.model.volume import VolumeMount
 
 
@@ -46,6 +47,8 @@ class Filter:
     metadata: Mapping[str, str] | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
+    template_alone: bool = False
+    """Whether what was made from a snapshot that there still is is of the snapshot, and not of the template too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +155,17 @@ def _move(columns: tuple[str, ...]) -> Prepared:
     )
 
 
-def set_deadline(connection: Connection, sandbox_id: str, deadline_at: datetime) -> bool:
-    """Move the deadline of a sandbox that has one now; says whether it has."""
-    statement = update(sandboxes).where(sandboxes.c.id == sandbox_id, _RUNNING).values(deadline_us=to_us(deadline_at))
-    return connection.execute(statement).rowcount == 1
+def set_deadline(
+    connection: Connection, sandbox_id: str, deadline_at: datetime, *, only_later: bool = False
+) -> datetime | None:
+    """Move the deadline of a sandbox that has one now; where it is then, None if there is none."""
+    wanted = and_(sandboxes.c.id == sandbox_id, _RUNNING)
+    earlier = sandboxes.c.deadline_us < to_us(deadline_at)
+    statement = update(sandboxes).where(and_(wanted, earlier) if only_later else wanted)
+    if connection.execute(statement.values(deadline_us=to_us(deadline_at))).rowcount == 1:
+        return deadline_at
+    left = connection.execute(select(sandboxes.c.deadline_us).where(wanted)).scalar_one_or_none()
+    return None if left is None else from_us(left)
 
 
 def shift_deadlines(connection: Connection, by: timedelta) -> None:
@@ -182,6 +192,11 @@ def _page_query(wanted: Filter, after: Position | None) -> Select[Any]:
         # A snapshot stands where a template could, and is on record beside the one that it was taken of.
         column = sandboxes.c.snapshot_id if ids.is_id(ids.SNAPSHOT, wanted.template) else sandboxes.c.template
         query = query.where(column == wanted.template)
+        if wanted.template_alone and column is sandboxes.c.template:
+            made_from = select(snapshots.c.id).where(
+                snapshots.c.id == sandboxes.c.snapshot_id, snapshots.c.state == SnapshotState.READY.value
+            )
+            query = query.where(~made_from.exists())
     if wanted.name is not None:
         query = query.where(sandboxes.c.name == wanted.name)
     if wanted.created_after is not None:

@@ -35,6 +35,19 @@ def case_a_paused_sandbox_keeps_memory_and_files() -> None:
     assert again.kill() is True
 
 
+def case_a_watcher_outlives_a_pause() -> None:
+    sandbox = Sandbox.create("base", timeout=60)
+    watcher = sandbox.files.watch_dir("/home/user")
+    sandbox.files.write("before", "1")
+    wait_until(watcher.get_new_events)
+    sandbox.pause()
+    sandbox.connect()
+    watcher.get_new_events()
+    sandbox.files.write("after", "1")
+    wait_until(lambda: any(event.name == "after" for event in watcher.get_new_events()))
+    sandbox.kill()
+
+
 def case_a_paused_sandbox_boots_from_its_disk_if_asked() -> None:
     sandbox = Sandbox.create("base", timeout=60)
     sandbox.commands.run("sleep 1000", background=True)

@@ -6,6 +6,7 @@ or the error; the HTTP status of a stream is 200 whatever happened.
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from typing import Any, Final
@@ -33,6 +34,7 @@ END: Final = 0x02
 COMPRESSED: Final = 0x01
 
 _HEAD = struct.Struct(">BI")
+_MILLISECONDS = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,20})?")
 
 _STATUS = {
     "canceled": 499,
@@ -121,9 +123,12 @@ class Envelopes:
 
 
 def timeout_s(header: str) -> float | None:
-    """The time that a caller gives an operation, from Connect-Timeout-Ms; None if it has no bound."""
+    """The time that a caller gives an operation, from Connect-Timeout-Ms; None if it has no bound.
+
+    Python's client of 2025 tells half a second as `500.0`.
+    """
     if not header:
         return None
-    if not header.isascii() or not header.isdigit() or len(header) > 10:
+    if not _MILLISECONDS.fullmatch(header):
         raise InvalidArgument("Connect-Timeout-Ms is not a number of milliseconds")
-    return min(max(int(header), 1) / 1000, float(limits.TIMEOUT_S_MAX))
+    return min(max(float(header), 1.0) / 1000, float(limits.TIMEOUT_S_MAX))

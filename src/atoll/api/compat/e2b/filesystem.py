@@ -255,7 +255,7 @@ async def create_watcher(ask: Ask) -> None:
 async def watcher_events(ask: Ask) -> None:
     asked = await ask.body(WatcherName)
     inside = await ask.guest()  # of one that has ended that is what is told
-    seen = ask.control.watchers.take(ask.sandbox_id, asked.watcher_id)
+    seen = await ask.control.watchers.take(ask.sandbox_id, asked.watcher_id)
     watching, user = seen.note
     told = [event for event in (change(value, seen.root) for value in seen.changes) if event is not None]
     await ask.answer({"events": [await _with_entry(event, watching, inside, seen.root, user) for event in told]})

@@ -147,7 +147,7 @@ def _rules(rules: Mapping[str, list[HostRule]]) -> Iterable[HttpRule]:
 def shape_of(policy: Policy | None, ports: PortAccess | None = None) -> dict[str, Any]:
     """A policy, and the rules of ports, in E2B's words: what is read can be changed and set again, as with E2B.
 
-    So values of headers are shown, to whoever may set them. What shall not be read is a secret, and named in them.
+    So values of headers are shown, to whoever may set them: a policy comes without them to others.
     """
     policy = policy or Policy()
     shape: dict[str, Any] = {} if ports is None else {"allowPublicTraffic": ports.public}

@@ -118,8 +118,8 @@ async def _admit(ask: Ask, plane: Plane, operation: Operation) -> None:
         return
     tokens = ask.control.ingress.tokens
     shown = {"inside": ask.header(b"x-access-token")}
-    if plane is Plane.INTERPRETER:
-        # Some of its clients' calls carry the token of the ports and no other.
+    if plane is Plane.INTERPRETER and ask.scope["path"] != "/execute":
+        # Clients since 2.5 show the token of the ports, and no other, for all but running code.
         shown["ports"] = ask.header(TRAFFIC_HEADER)
         if not any(shown.values()) and await _may_be_stranger(ask):
             await ask.admit(await tokens.principal(ask.sandbox_id, Shown.NOTHING), operation.needs)

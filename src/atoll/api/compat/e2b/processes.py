@@ -245,29 +245,34 @@ async def update(ask: Ask) -> None:
 
 async def send_input(ask: Ask) -> None:
     asked = await ask.body(SendInput)
-    async with (await ask.guest()).stream("process.stdin", asked.process.params()) as stream:
-        await stream.send(asked.input.data)
-        await _committed(stream)
+    await _give(await ask.guest(), asked.process.params(), asked.input.data)
     await ask.answer({})
 
 
 async def close_stdin(ask: Ask) -> None:
     asked = await ask.body(Connect)
-    async with (await ask.guest()).stream("process.stdin", {**asked.process.params(), "close": True}) as stream:
-        await _committed(stream)
+    await _give(await ask.guest(), {**asked.process.params(), "close": True}, b"")
     await ask.answer({})
 
 
-async def _committed(stream: GuestStream) -> None:
-    await stream.commit()
-    async for message in stream:
-        if isinstance(message, guest.Ok | guest.End):
-            return
+async def _give(inside: Guest, params: dict[str, Any], data: bytes) -> None:
+    """What goes into a standard input at once."""
+    async with inside.stream("process.stdin", params) as stream:
+        if data:
+            await stream.send(data)
+        await stream.commit()
+        async for message in stream:
+            if isinstance(message, guest.Ok | guest.End):
+                return
     raise guestwords.ended_early()
 
 
 async def stream_input(ask: Ask) -> None:
-    """Input in many messages: the first names the process, the others hold the bytes."""
+    """Input in many messages: the first names the process, the others hold the bytes.
+
+    What comes together is one operation inside. Between them none is open: a caller may be silent for as long as it
+    likes, and the sandbox may be paused meanwhile.
+    """
     envelopes = Envelopes()
     waiting: list[StreamInput] = []
     chunks = body_chunks(ask.receive)
@@ -277,13 +282,11 @@ async def stream_input(ask: Ask) -> None:
     if first.start is None:
         _no_start()
     assert first.start is not None
-    async with (await ask.guest()).stream("process.stdin", first.start.process.params()) as stream:
-        for message in waiting:
-            await _pass_input(stream, message)
-        async for chunk in chunks:
-            for item in envelopes.feed(chunk):
-                await _pass_input(stream, codec.decode(item, StreamInput))
-        await _committed(stream)
+    inside, selector = await ask.guest(), first.start.process.params()
+    await inside.call("process.show", selector)  # else one that is not there would be told with the first bytes only
+    await _give_all(inside, selector, waiting)
+    async for chunk in chunks:
+        await _give_all(inside, selector, [codec.decode(item, StreamInput) for item in envelopes.feed(chunk)])
     body = connect.envelope({}) + connect.end()
     headers = [(b"content-type", connect.STREAM.encode("ascii"))]
     await ask.send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -294,9 +297,10 @@ def _no_start() -> bytes:
     raise InvalidArgument("the first message of an input stream names the process")
 
 
-async def _pass_input(stream: GuestStream, message: StreamInput) -> None:
-    if message.data is not None and message.data.input.data:
-        await stream.send(message.data.input.data)
+async def _give_all(inside: Guest, selector: dict[str, Any], messages: list[StreamInput]) -> None:
+    data = b"".join(message.data.input.data for message in messages if message.data is not None)
+    if data:
+        await _give(inside, selector, data)
 
 
 async def send_signal(ask: Ask) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import unquote
 
+import anyio
 import msgspec
 
 from atoll.api.compat.e2b import network, samples, shapes
@@ -16,7 +17,7 @@ from atoll.api.compat.e2b.shapes import NewSandbox
 from atoll.control.sandboxtokens import TokenKind
 from atoll.control.service import Query
 from atoll.model import limits
-from atoll.model.errors import Conflict, GuestFailed, InvalidArgument, NotFound
+from atoll.model.errors import AtollError, Conflict, GuestFailed, InvalidArgument, NotFound
 from atoll.model.lifecycle import FINAL
 from atoll.model.port import ANY_PORT, PortAccess
 from atoll.model.sandbox import DEFAULT_TIMEOUT_S, DeadlineAction, Sandbox
@@ -104,7 +105,10 @@ def domain_of(ask: Ask) -> str:
 
 async def find(ask: Ask, *, ended: bool = False) -> Sandbox:
     """The sandbox in the path, if it is the caller's; one that has ended is forgotten, but for what happened to it."""
-    reference = unquote(ask.path["sandbox"])
+    return await find_by_id(ask, unquote(ask.path["sandbox"]), ended=ended)
+
+
+async def find_by_id(ask: Ask, reference: str, *, ended: bool = False) -> Sandbox:
     try:
         sandbox = await ask.control.sandbox_get(ask.principal, reference)
     except NotFound as error:
@@ -189,9 +193,9 @@ async def _expire(ask: Ask, sandbox: Sandbox) -> None:
         raise no_sandbox(sandbox.id) from error
 
 
-async def _set_deadline(ask: Ask, sandbox: Sandbox, timeout_s: float) -> Sandbox:
+async def _set_deadline(ask: Ask, sandbox: Sandbox, timeout_s: float, *, only_later: bool = False) -> Sandbox:
     try:
-        return await ask.control.sandbox_set_deadline(ask.principal, sandbox.id, timeout_s)
+        return await ask.control.sandbox_set_deadline(ask.principal, sandbox.id, timeout_s, only_later=only_later)
     except Conflict as error:
         raise no_sandbox(sandbox.id) from error
 
@@ -202,20 +206,29 @@ async def refresh(ask: Ask) -> None:
     await ask.answer(None, 204)
 
 
-async def extended(ask: Ask, sandbox: Sandbox, timeout_s: float | None) -> Sandbox:
-    """The sandbox with at least so much time left: a deadline is moved away, never nearer."""
-    if timeout_s is None or (sandbox.deadline_at - datetime.now(UTC)).total_seconds() >= timeout_s:
+async def extended(ask: Ask, sandbox: Sandbox, timeout_s: float | None, since: datetime | None = None) -> Sandbox:
+    """The sandbox with at least so much time left, counted from now or before: a deadline never comes nearer."""
+    since = since or datetime.now(UTC)
+    if timeout_s is None or (sandbox.deadline_at - since).total_seconds() >= timeout_s:
         return sandbox
-    return await _set_deadline(ask, sandbox, timeout_s)
+    return await _set_deadline(ask, sandbox, timeout_s, only_later=True)
 
 
 async def connect_to(ask: Ask) -> None:
     """A sandbox that sleeps wakes; one that runs has at least so much time left."""
     asked = await ask.body(ConnectBody)
-    sandbox, woken = await awake(ask, await find(ask), asked.timeout, memory=asked.memory)
-    if not woken:
-        sandbox = await extended(ask, sandbox, asked.timeout)
+    try:
+        sandbox, woken = await _connected(ask, asked)
+    except NotFound:  # it may have been put to sleep between the two looks at it
+        sandbox, woken = await _connected(ask, asked)
     await ask.answer(await answer_of(ask, sandbox), 201 if woken else 200)
+
+
+async def _connected(ask: Ask, asked: ConnectBody) -> tuple[Sandbox, bool]:
+    since = datetime.now(UTC)
+    sandbox, woken = await awake(ask, await find(ask), asked.timeout, memory=asked.memory)
+    # Also of one that sleeps another may be first to wake it, for less time.
+    return await extended(ask, sandbox, asked.timeout, since), woken
 
 
 async def awake(ask: Ask, sandbox: Sandbox, timeout_s: float | None, *, memory: bool | None) -> tuple[Sandbox, bool]:
@@ -248,6 +261,7 @@ async def list_page(ask: Ask) -> None:
     query = Query(
         states=shapes.states_of(ask.words("state")),
         template=shapes.template_name(await template_id(ask, template), ask.templates) if template else None,
+        template_alone=True,  # a snapshot is a template of its own here
         metadata=shapes.metadata_of(asked.get("metadata", "")),
     )
     limit = shapes.page_size(asked.get("limit", ""), _PAGE_ITEMS_MAX)
@@ -299,13 +313,25 @@ async def metrics_of_several(ask: Ask) -> None:
     if len(wanted) > _PAGE_ITEMS_MAX:
         raise InvalidArgument(f"sandbox_ids are at most {_PAGE_ITEMS_MAX}", code="invalid_query")
     found: dict[str, Any] = {}
-    for sandbox_id in wanted:
-        ask.path = {"sandbox": sandbox_id}
+    failures: list[AtollError] = []
+    places = anyio.CapacityLimiter(limits.E2B_SAMPLES_AT_ONCE)
+
+    async def one(sandbox_id: str) -> None:
         try:
-            sandbox = await find(ask)
-            found[sandbox_id] = shapes.metric(sandbox, (await samples.series(ask, sandbox))[-1])
+            async with places:
+                sandbox = await find_by_id(ask, sandbox_id)
+                if sandbox.state not in shapes.ASLEEP:  # to look inside would wake it
+                    found[sandbox_id] = shapes.metric(sandbox, (await samples.series(ask, sandbox))[-1])
         except (NotFound, Conflict):
-            continue  # what is not there has no use
+            return  # what is not there has no use
+        except AtollError as error:
+            failures.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for sandbox_id in dict.fromkeys(wanted):
+            tasks.start_soon(one, sandbox_id)
+    if failures:
+        raise failures[0]
     await ask.answer({"sandboxes": found})
 
 

@@ -44,7 +44,7 @@ class SnapshotBody(msgspec.Struct):
 async def pause(ask: Ask) -> None:
     asked = await ask.body(PauseBody)
     sandbox = await sandboxes.find(ask)
-    if sandbox.state in shapes.ASLEEP:
+    if sandbox.state in (State.PAUSING, State.PAUSED):  # one that wakes up can be paused, as soon as it has
         raise Conflict(f"sandbox '{sandbox.id}' is already paused", code="already_paused")
     if asked.require_healthy_guest or asked.memory is False:  # without memory the inside writes down what it has
         await _check_answers(ask, sandbox.id)
@@ -118,12 +118,17 @@ async def list_snapshots(ask: Ask) -> None:
     if name:
         found, following = await _named(ask, shapes.template_name(name)), None
     else:
-        cursor = ask.query.get("nextToken") or None
-        found, following = await ask.control.snapshots.page(
-            ask.principal, ask.query.get("sandboxID") or None, cursor, limit
-        )
+        found, following = await _page(ask, limit)
     headers = {"x-next-token": following} if following else {}
     await ask.answer([shape(taken) for taken in found], 200, headers)
+
+
+async def _page(ask: Ask, limit: int) -> tuple[list[Snapshot], str | None]:
+    sandbox, cursor = ask.query.get("sandboxID") or None, ask.query.get("nextToken") or None
+    try:
+        return await ask.control.snapshots.page(ask.principal, sandbox, cursor, limit)
+    except NotFound:  # of a sandbox that is not there there are none: this list has no 404
+        return [], None
 
 
 async def _named(ask: Ask, name: str) -> list[Snapshot]:

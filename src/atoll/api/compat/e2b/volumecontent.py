@@ -12,7 +12,8 @@ from atoll.api.compat.e2b.ask import Ask, Operation, without_none
 from atoll.api.stream import body_chunks, until_disconnected
 from atoll.api.v1.guestwords import moment
 from atoll.control.volumefiles import VolumeFiles
-from atoll.model.errors import Conflict, InvalidArgument
+from atoll.model import limits
+from atoll.model.errors import Conflict, InvalidArgument, TooLarge
 from atoll.wire.volumes import Ownership, VolumeFile
 
 _TYPES: Final = frozenset({"file", "directory", "symlink"})
@@ -65,7 +66,14 @@ def _number(text: str | None) -> int | None:
 
 
 async def list_directory(ask: Ask) -> None:
+    """Whole or not at all: E2B's answer has no word for a list that was cut."""
     listed = await (await _files(ask)).list(_path(ask), _number(ask.query.get("depth")) or 1)
+    if listed.truncated:
+        raise TooLarge(
+            f"there are more than {limits.VOLUME_LIST_ENTRIES_MAX} files in this folder, as deep as was asked",
+            code="volume_list_too_large",
+            hint="List its folders one by one, or mount the volume in a sandbox.",
+        )
     await ask.answer([shape(file) for file in listed.items])
 
 

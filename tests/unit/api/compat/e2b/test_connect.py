@@ -56,5 +56,9 @@ def test_errors_have_the_codes_that_clients_know(error: InvalidArgument, code: s
 def test_a_timeout_is_milliseconds() -> None:
     assert connect.timeout_s("") is None
     assert connect.timeout_s("1500") == 1.5
+    assert connect.timeout_s("500.0") == 0.5
+    for wrong in ("1e3", "-1", "nan", ".5", "5.", "12345678901"):
+        with pytest.raises(InvalidArgument):
+            connect.timeout_s(wrong)
     with pytest.raises(InvalidArgument):
         connect.timeout_s("soon")

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from atoll.api.app import create_app
-from atoll.api.compat.e2b import agent, facade, interpreter, records, sandboxes, states, teams, templates, volumes
+from atoll.api.compat.e2b import agent, interpreter, records, sandboxes, states, teams, templates, volumes
 from atoll.control.authz import ALL_SCOPES, Principal
-from atoll.control.clock import SystemClock
 from atoll.control.events import EventFilter
 from atoll.control.keys import KeySpec
-from atoll.control.service import Control
-from atoll.control.store.engine import Store, sqlite_url
+from atoll.control.store.engine import Store
 from atoll.model import limits
 from atoll.model.errors import GuestFailed
 from atoll.model.quota import Quota
-from atoll.telemetry import Metrics
-from atoll.testing.asgi import Answer, Caller
-from atoll.testing.nodes import FakeNode
-from atoll.wire import e2bkey
+from atoll.testing.asgi import Answer
+from tests.unit.api.compat.e2b.conftest import Front
 
 pytestmark = pytest.mark.anyio
 
@@ -38,37 +30,9 @@ CONTROL_PLANE = [
 ]
 
 
-@dataclass
-class Front:
-    """A server without a port, and the key that made it."""
-
-    control: Control
-    caller: Caller
-    key: str
-    node: FakeNode
-
-    async def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        names = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await self.caller.ask(method, path, body, headers={"host": "127.0.0.1:7070", **names})
-
-    async def create(self, **options: Any) -> dict[str, Any]:
-        answer = await self.ask("POST", "/v2/sandboxes", {"templateID": "base", **options}, x_api_key=self.key)
-        assert answer.status == 201, answer.body
-        made: dict[str, Any] = answer.json()
-        return made
-
-
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture
-async def front(tmp_path: Path) -> AsyncIterator[Front]:
-    async with FakeNode.open() as node, Store.open(sqlite_url(tmp_path / "db")) as store:
-        async with Control.open(store, node, SystemClock(), Metrics(), tmp_path / "key") as control:
-            app = create_app(control, facades=[facade])
-            yield Front(control, Caller(app), e2bkey.spelled((tmp_path / "key").read_text().strip()), node)
 
 
 @pytest.mark.parametrize("operation", CONTROL_PLANE, ids=lambda known: f"{known.method} {known.path}")
@@ -110,12 +74,16 @@ async def test_a_key_that_may_only_read_changes_nothing(front: Front) -> None:
 
 
 async def test_a_key_that_may_only_read_is_given_nothing_that_opens_more(front: Front) -> None:
-    """The token of the inside would let it run commands, and that of a volume write there."""
+    """The token of the inside would let it run commands, that of a volume write there; a header may be a password."""
     admin = Principal("default", "ak", ALL_SCOPES)
     _, reader = await front.control.accounts.keys.create(admin, "default", KeySpec("reader", frozenset({"read"})))
-    one = f"/sandboxes/{(await front.create())['sandboxID']}"
+    rules = {"a.test": [{"transform": {"headers": {"Authorization": "Bearer k"}}}]}
+    one = f"/sandboxes/{(await front.create(network={'rules': rules}))['sandboxID']}"
     shown = {key: (await front.ask("GET", one, x_api_key=key)).json() for key in (front.key, reader)}
     assert shown[front.key].pop("envdAccessToken")
+    assert shown[front.key]["network"].pop("rules") == rules
+    blank = {"a.test": [{"transform": {"headers": {"Authorization": ""}}}]}
+    assert shown[reader]["network"].pop("rules") == blank
     assert shown[reader] == shown[front.key]
     volume = (await front.ask("POST", "/volumes", {"name": "v"}, x_api_key=front.key)).json()
     assert (await front.ask("GET", "/volumes/v", x_api_key=front.key)).json() == volume
@@ -162,6 +130,16 @@ async def test_the_token_of_the_ports_does_not_open_the_agent(front: Front) -> N
     assert answer.status == 401
 
 
+@pytest.mark.parametrize("operation", interpreter.OPERATIONS, ids=lambda known: f"{known.method} {known.path}")
+async def test_the_token_of_the_ports_opens_contexts_and_runs_no_code(front: Front, operation: Any) -> None:
+    """It is given away with addresses of ports. E2B's clients show it, and no other, for contexts."""
+    made = await front.create(network={"allowPublicTraffic": False})
+    names = {"e2b_sandbox_id": made["sandboxID"], "e2b_sandbox_port": "49999"}
+    path, body = operation.path.replace("{context}", "python"), {"code": "1"}
+    answer = await front.ask(operation.method, path, body, **names, e2b_traffic_access_token=made["trafficAccessToken"])
+    assert (answer.status == 401) is (path == "/execute"), answer.body
+
+
 @pytest.mark.parametrize(
     ("method", "path"), [("POST", "/execute"), ("GET", "/contexts"), ("DELETE", "/contexts/python")]
 )
@@ -197,7 +175,7 @@ async def test_what_is_asked_without_a_key_is_in_the_audit_log(front: Front) -> 
     signature = _signature(made["envdAccessToken"], "/tmp/c", "write")
     await front.ask("POST", f"/files?path=/tmp/c&signature={signature}", b"x", e2b_sandbox_id=one)
     await front.ask("POST", "/contexts", {}, **code_of)
-    await front.ask("POST", "/execute", {"code": "1"}, **code_of, e2b_traffic_access_token=made["trafficAccessToken"])
+    await front.ask("POST", "/execute", {"code": "1"}, **code_of, x_access_token=made["envdAccessToken"])
     volume = (await front.ask("POST", "/volumes", {"name": "v"}, x_api_key=front.key)).json()
     bearer = {"authorization": f"Bearer {volume['token']}"}
     await front.ask("POST", f"/volumecontent/{volume['volumeID']}/dir?path=/a", **bearer)
@@ -327,13 +305,17 @@ async def test_a_sandbox_from_a_snapshot_says_so(front: Front) -> None:
         assert front.node.orders[-1].env["E2B_TEMPLATE_ID"] == taken
         (listed,) = await ask("GET", f"/v2/sandboxes?template={template}")
         assert (listed["sandboxID"], listed["templateID"]) == (made["sandboxID"], taken)
+        for page in ("", "&order=asc"):
+            assert [of["templateID"] for of in await ask("GET", f"/v2/sandboxes?template=base{page}")] == ["base"]
         assert (await ask("POST", f"/v2{one}/connect", {}))["templateID"] == taken
         await ask("DELETE", one)
         assert await ask("GET", f"/templates/aliases/{template}") == {"templateID": taken, "public": False}
     (copy,) = await ask("POST", f"{source}/fork", {})
     assert copy["sandbox"]["templateID"] == "base"
     last = await front.create(templateID="mine")
+    assert len(await ask("GET", "/v2/sandboxes?template=base")) == 2
     await ask("DELETE", f"/templates/{taken}")
+    assert len(await ask("GET", "/v2/sandboxes?template=base")) == 3
     assert (await ask("GET", f"/sandboxes/{last['sandboxID']}"))["templateID"] == "base"
     assert (await front.ask("GET", "/templates/aliases/mine", x_api_key=front.key)).status == 404
 

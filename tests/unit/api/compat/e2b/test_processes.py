@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from atoll.api.compat.e2b import processes
+from atoll.api.compat.e2b import connect, processes
 from atoll.api.compat.e2b.processes import SendInput, Start, StreamInput
 from atoll.model.errors import InvalidArgument
 from atoll.wire import codec
 from atoll.wire.public import ProcessExited
+from tests.unit.api.compat.e2b.conftest import Inside
+
+pytestmark = pytest.mark.anyio
+
+STREAMED = {"content-type": connect.STREAM}
 
 # As e2b 2.63.0 sent it for commands.run("echo $A", envs={"A": "1"}, cwd="/tmp").
 RECORDED = (
     b"""{"process":{"cmd":"/bin/bash","args":["-l","-c","echo $A"],"envs":{"A":"1"},"cwd":"/tmp"},"stdin":false}"""
 )
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 def test_a_start_is_understood() -> None:
@@ -59,3 +71,42 @@ def test_input_is_base64() -> None:
 def test_a_process_has_a_name() -> None:
     with pytest.raises(InvalidArgument):
         codec.decode(b'{"process":{}}', processes.Connect).process.params()
+
+
+def _sent(text: bytes) -> dict[str, Any]:
+    return {"data": {"input": {"stdin": base64.b64encode(text).decode()}}}
+
+
+async def test_input_arrives_message_by_message_and_nothing_is_open_between_them(inside: Inside) -> None:
+    """So that a silence may be longer than any operation inside; signs of life in it mean nothing."""
+    process = inside.guest.start({"cmd": "sleep 60", "stdin": True})
+    seen: list[tuple[bytes, int]] = []
+
+    async def chunks() -> AsyncIterator[bytes]:
+        start = connect.envelope({"start": {"process": {"pid": process.pid}}})
+        yield start + connect.envelope(_sent(b"a")) + connect.envelope(_sent(b"b"))
+        seen.append((bytes(process.stdin), inside.guest.streams))
+        yield connect.envelope({"keepalive": {}})
+        seen.append((bytes(process.stdin), inside.guest.streams))
+        cut = connect.envelope(_sent(b"c"))
+        yield cut[:7]
+        yield cut[7:]
+        seen.append((bytes(process.stdin), inside.guest.streams))
+        yield connect.end()
+
+    answer = await inside.caller.ask(
+        "POST", "/process.Process/StreamInput", headers={**inside.names, **STREAMED}, chunks=chunks()
+    )
+    assert (answer.status, answer.body) == (200, connect.envelope({}) + connect.end())
+    assert seen == [(b"ab", 0), (b"ab", 0), (b"abc", 0)]
+
+
+async def test_input_for_a_process_that_is_not_there_is_refused_before_it_comes(inside: Inside) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield connect.envelope({"start": {"process": {"pid": 7}}})
+        raise AssertionError("nobody waits for what is to go in")
+
+    answer = await inside.caller.ask(
+        "POST", "/process.Process/StreamInput", headers={**inside.names, **STREAMED}, chunks=chunks()
+    )
+    assert b'"not_found"' in answer.body
