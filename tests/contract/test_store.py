@@ -213,6 +213,23 @@ async def test_webhooks_in_anothers_form_go_on_hearing_what_they_asked_for(url: 
         assert ours.actions == ("sandbox.creating",)
 
 
+async def test_a_database_of_a_newer_version_is_refused_and_stays_as_it_is(url: str) -> None:
+    async with Store.open(url) as store:
+        await store.write(_set_version, "9999")
+    with pytest.raises(Conflict) as caught:
+        async with Store.open(url):
+            pass
+    assert caught.value.code == "other_version"
+    newer = engine.database_engine(url)
+    with newer.connect() as connection:
+        assert connection.scalars(sa.text("SELECT version_num FROM alembic_version")).all() == ["9999"]
+    newer.dispose()
+
+
+def _set_version(connection: sa.Connection, version: str) -> None:
+    connection.execute(sa.text("UPDATE alembic_version SET version_num = :version"), {"version": version})
+
+
 async def test_opening_again_changes_nothing(url: str) -> None:
     for _ in range(2):
         async with Store.open(url) as store:
