@@ -48,7 +48,7 @@ class Accounts:
         events = Events(store, clock, metrics)
         keys = Keys(store, clock, events)
         tenants = Tenants(store, clock, events, keys)
-        usage = Metering(store, node, clock, options.prices, options.usage_interval_s)
+        usage = Metering(store, node, clock, metrics, options.prices, options.usage_interval_s)
         tenants.on_quota = usage.look_again
         return cls(
             keys=keys,

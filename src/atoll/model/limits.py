@@ -275,6 +275,7 @@ BUDGET_LOOK_S_MIN = 1.0  # between two looks at a budget of money that is nearly
 USAGE_ROWS_MAX = 10_000  # of one answer about usage
 SAMPLE_S_MAX = 10.0  # a node that takes longer to say what its sandboxes use is not waited for
 SAMPLE_LAST_S_MAX = 1.0  # the same for one sandbox that is being ended: its end does not wait for accounting
+SAMPLE_THREADS = 4  # that read what sandboxes use: a disk that does not answer holds these and no others
 BUDGET_VALUE_MAX = 1e12
 WEBHOOKS_PER_TENANT_MAX = 20
 WEBHOOK_URL_CHARS_MAX = 2048

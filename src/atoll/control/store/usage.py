@@ -71,9 +71,14 @@ def shift_meters(connection: Connection, by: timedelta) -> None:
 
 
 def count(
-    connection: Connection, samples: Mapping[str, Sample], now: datetime, known: Mapping[str, datetime] | None = None
+    connection: Connection,
+    samples: Mapping[str, Sample | None],
+    now: datetime,
+    known: Mapping[str, datetime] | None = None,
 ) -> None:
     """Write the intervals up to now of all sandboxes that were sampled, and move their meters, in one go.
+
+    Of one without a sample the time counts, with what it held before; what it has used meanwhile counts with the next.
 
     A meter that does not stand where it was `known` to stand before the sample is left alone: somebody else has counted
     meanwhile, or it is of another life of the sandbox, and an older total beside a newer one would be counted again.
