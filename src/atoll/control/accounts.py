@@ -69,6 +69,7 @@ class Accounts:
         tasks.start_soon(self.webhooks.run)
         tasks.start_soon(forever, self.housekeeping.step)
         tasks.start_soon(forever, functools.partial(note_key_use, self.keys))
+        tasks.start_soon(forever, self.keys.ends.step)
         if self.options.events_file is not None:
             tasks.start_soon(forever, EventFile(self.options.events_file, self.events).step)
 

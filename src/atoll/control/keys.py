@@ -10,18 +10,17 @@ import os
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-import anyio
 from sqlalchemy import Connection
 
 from atoll.control.authz import ALL_SCOPES, DEFAULT_OWNER, Principal, check_scopes
 from atoll.control.clock import Clock
 from atoll.control.events import Events
+from atoll.control.keyends import KeyEnds, expired, revoked
 from atoll.control.store import events as event_rows
 from atoll.control.store import keys as rows
 from atoll.control.store import tenants as tenant_rows
@@ -69,12 +68,7 @@ class Keys:
         self._changes = 0
         """How often what was known had to be forgotten."""
         self._used: dict[str, datetime] = {}
-        self._open: dict[str, set[anyio.CancelScope]] = {}
-        self._gone: set[str] = set()
-        """Keys that were revoked in the life of this server."""
-        """What stays open, by key."""
-        self.on_revoked: Callable[[str], None] = _nobody_listens
-        """Told the id of each key that is revoked here: what it holds open must close."""
+        self.ends = KeyEnds(clock)
 
     async def authenticate(self, key: str) -> Principal:
         """Who has this key; Unauthenticated if nobody does, or it has expired or been revoked."""
@@ -89,7 +83,8 @@ class Keys:
                 self._remember(key_hash, known)
         now = self._clock.now()
         if known.expires_at is not None and known.expires_at <= now:
-            raise Unauthenticated("the API key has expired", code="key_expired", hint="Ask for a new one.")
+            raise expired()
+        self.ends.expects(known.principal.key_id, known.expires_at)
         self._used[known.principal.key_id] = now
         return known.principal
 
@@ -130,27 +125,7 @@ class Keys:
         """These keys open nothing any more, by the record."""
         self.forget()
         for key_id in key_ids:
-            self._gone.add(key_id)
-            for scope in self._open.get(key_id, ()):
-                scope.cancel()
-            self.on_revoked(key_id)
-
-    @contextmanager
-    def open_by(self, key_id: str) -> Iterator[None]:
-        """Something that stays open for long, because of a key: Unauthenticated (key_revoked) ends it with the key."""
-        if key_id in self._gone:  # while it waited for its sandbox
-            raise _revoked()
-        scope = anyio.CancelScope()
-        self._open.setdefault(key_id, set()).add(scope)
-        try:
-            with scope:
-                yield
-        finally:
-            self._open[key_id].discard(scope)
-            if not self._open[key_id]:
-                del self._open[key_id]
-        if scope.cancelled_caught:
-            raise _revoked()
+            self.ends.end(key_id, revoked)
 
     def forget(self) -> None:
         """Keys, members or tenants have changed: recognise every key anew."""
@@ -197,7 +172,7 @@ class Keys:
         record = found.key
         scopes = record.scopes if found.member_scopes is None else record.scopes & found.member_scopes
         if record.revoked_at is not None or found.tenant_removed or not scopes:
-            raise _revoked()
+            raise revoked()
         principal = Principal(record.owner, record.id, scopes, tenant_quota=found.tenant_quota, key_quota=record.quota)
         return _Known(time.monotonic(), principal, record.expires_at)
 
@@ -248,14 +223,6 @@ def _revoke(connection: Connection, owner: str, key_id: str, event: Event) -> Ke
     if rows.revoke(connection, owner, key_id, event.at):
         event_rows.add(connection, event)
     return rows.by_id(connection, owner, key_id)
-
-
-def _nobody_listens(_key_id: str) -> None:
-    pass
-
-
-def _revoked() -> Unauthenticated:
-    return Unauthenticated("the API key has been revoked", code="key_revoked", hint="Ask for a new one.")
 
 
 def _unknown_key() -> Unauthenticated:

@@ -236,6 +236,7 @@ DATABASE_HELD_LOOK_S = 1.0  # between two looks at whether the database is still
 DATABASE_GROUP_MAX = 64  # writes in one transaction: enough for a burst, and none of them waits long for the others
 DATABASE_CONNECTIONS_MAX = 5  # one writer, and readers that a slow page does not block
 KEY_CACHE_ENTRIES_MAX = 1024  # keys in use at one moment; more only means more look-ups
+KEYS_GONE_MAX = 10_000  # that have ended and are remembered, for requests that began before
 KEY_CACHE_S = 5.0  # how long a revoked key may still be honoured by another server process
 END_DETAIL_CHARS_MAX = 2000  # what is kept of why a sandbox ended
 START_LOG_CHARS_MAX = 16 * KIB  # what is kept of a start that failed

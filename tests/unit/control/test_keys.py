@@ -209,6 +209,6 @@ async def test_what_waited_while_its_key_was_revoked_does_not_open(keys: Keys) -
     """A sandbox may take a minute to wake up, and its caller be dismissed meanwhile."""
     record, _ = await keys.create(ADMIN, "me", KeySpec("mine"))
     await keys.revoke(ADMIN, "me", record.id)
-    with pytest.raises(Unauthenticated) as caught, keys.open_by(record.id):
+    with pytest.raises(Unauthenticated) as caught, keys.ends.open_by(record.id):
         pass
     assert caught.value.code == "key_revoked"
