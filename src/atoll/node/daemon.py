@@ -148,6 +148,7 @@ class Node(NetworkPort, VolumePort, StatePort):
                 way, instance = await self._make(order, steps)
         except AtollError as error:
             error.log = startlog.compose(steps.ms, error)
+            error.failed_ways = tuple(steps.failed)
             raise
         self._take_in(instance)
         if instance.entry.untold:

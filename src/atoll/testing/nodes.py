@@ -116,7 +116,9 @@ class FakeNode(FakeNetwork, FakeVolumes):
         try:
             await anyio.sleep(self.create_s)
             if self.create_errors:
-                raise self.create_errors.pop(0)
+                error = self.create_errors.pop(0)
+                error.failed_ways = self.failed_ways
+                raise error
             if self.create_gate is not None:
                 await self.create_gate.wait()
             self.guests[order.sandbox_id] = FakeGuest(order, self._running_tasks)
