@@ -190,6 +190,27 @@ async def test_a_database_with_data_is_brought_forward(url: str) -> None:
         assert [(meter.sandbox_id, to_us(meter.at)) for meter in await store.read(usage.meters)] == [("sb1", 2000)]
 
 
+async def test_keys_that_have_ended_are_forgotten_but_for_the_newest(store: Store) -> None:
+    """Never what is valid, the first of all, or the one that the caller names."""
+
+    def key(number: int, **ended: Any) -> keys.KeyRecord:
+        name = f"ak{number}"
+        return keys.KeyRecord(name, "me", name, f"h{number}", frozenset({"read"}), START, **ended)
+
+    for number in range(8):
+        await store.write(keys.add, key(number, expires_at=START + timedelta(seconds=number)))
+    await store.write(keys.add, key(8))
+    await store.write(keys.revoke, "me", "ak7", START)
+
+    async def left() -> list[str]:
+        return [one.id for one in await store.read(keys.of_owner, "me")]
+
+    await store.write(keys.trim_ended, "me", START + timedelta(seconds=6), 3, "h2")
+    assert await left() == ["ak0", "ak2", "ak4", "ak5", "ak6", "ak8"]
+    assert await store.write(keys.forget_ended, START + timedelta(seconds=5), "h2") == 2
+    assert await left() == ["ak0", "ak2", "ak6", "ak8"]
+
+
 OLD_HOOKS = """
 INSERT INTO webhooks (id, owner, url, secret, actions, created_us, form) VALUES
     ('wh1', 'me', 'https://x.test', 's', 'sandbox.creating sandbox.killed sandbox.failed', 1, 'e2b');

@@ -59,7 +59,7 @@ class Accounts:
                 store, clock, events, metrics, vault, Poster(private_allowed=options.webhook_private).send
             ),
             rates=Rates(),
-            housekeeping=Housekeeping(store, clock, events, options),
+            housekeeping=Housekeeping(store, clock, events, keys, options),
             options=options,
         )
 

@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy import Connection
@@ -69,6 +69,8 @@ class Keys:
         """How often what was known had to be forgotten."""
         self._used: dict[str, datetime] = {}
         self.ends = KeyEnds(clock)
+        self._filed_hash = ""
+        """Of the key in the server's own file."""
 
     async def authenticate(self, key: str) -> Principal:
         """Who has this key; Unauthenticated if nobody does, or it has expired or been revoked."""
@@ -103,7 +105,7 @@ class Keys:
         key = token.key_mint(secrets.token_bytes(token.CHANCE_BYTES))
         record = self._record(owner, spec, key)
         event = self._events.of(by, "key.created", owner=owner, target=record.id, detail={"name": spec.name})
-        record = await self._store.write(_add_checked, record, event, self._clock.now())
+        record = await self._store.write(_add_checked, record, event, self._clock.now(), self._filed_hash)
         self._events.written()
         return record, key
 
@@ -135,8 +137,18 @@ class Keys:
     async def flush_used(self) -> None:
         """Write when keys were last used."""
         used, self._used = self._used, {}
-        if used:
+        if not used:
+            return
+        try:
             await self._store.write(rows.note_used, used)
+        except Exception:
+            self._used = used | self._used  # for the next time, where nothing newer is known
+            raise
+
+    async def forget_ended(self) -> None:
+        """Forget keys that have opened nothing for long: what they were is in the audit log."""
+        before = self._clock.now() - timedelta(seconds=limits.KEYS_ENDED_KEPT_S)
+        await self._store.write(rows.forget_ended, before, self._filed_hash)
 
     async def ensure_first(self, path: Path) -> None:
         """See to it that the key in the file is a valid one; makes file and key at the first start."""
@@ -147,7 +159,8 @@ class Keys:
                 return  # the operator has taken the file away; the keys that exist stay as they are
             key = token.key_mint(secrets.token_bytes(token.CHANCE_BYTES))
             _write_key(path, key)
-        if await self._store.read(rows.by_hash, token.key_hash(key)) is None:
+        self._filed_hash = token.key_hash(key)
+        if await self._store.read(rows.by_hash, self._filed_hash) is None:
             record = self._record(DEFAULT_OWNER, KeySpec("first"), key)
             await self._store.write(rows.add, record)
 
@@ -206,7 +219,7 @@ def check_key_name(name: str) -> None:
         )
 
 
-def _add_checked(connection: Connection, record: KeyRecord, event: Event, now: datetime) -> KeyRecord:
+def _add_checked(connection: Connection, record: KeyRecord, event: Event, now: datetime, kept_hash: str) -> KeyRecord:
     if rows.count_valid(connection, record.owner, now) >= limits.KEYS_PER_TENANT_MAX:
         raise LimitExceeded("the tenant has too many keys", code="too_many_keys", hint="Revoke some.")
     if record.member_id is not None:
@@ -215,6 +228,7 @@ def _add_checked(connection: Connection, record: KeyRecord, event: Event, now: d
             raise NotFound(f"there is no member {record.member_id[:80]!r}", code="member_not_found")
         record = replace(record, member_id=member.id, scopes=record.scopes & member.scopes)
     rows.add(connection, record)
+    rows.trim_ended(connection, record.owner, now, limits.KEYS_ENDED_PER_TENANT_MAX, kept_hash)
     event_rows.add(connection, event)
     return record
 
