@@ -10,7 +10,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from atoll.control.clock import Clock
-from atoll.control.events import EventFile, Events
+from atoll.control.eventfile import EventFile
+from atoll.control.events import Events
 from atoll.control.housekeeping import Housekeeping, note_key_use
 from atoll.control.keys import Keys
 from atoll.control.loops import forever

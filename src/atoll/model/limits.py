@@ -272,6 +272,7 @@ EVENT_FLUSH_S = 0.25  # how long entries about requests are collected before one
 EVENT_WAIT_S_MAX = 30.0  # a caller that waits for events is answered after this, with none
 EVENT_LOOK_S = 1.0  # between two looks for events that another process has written
 EVENT_PAGE_MAX = 1000
+EVENT_PLACES_MAX = 100  # entries beside the events file: one that a log which was put back has, too, is among them
 HOUSEKEEPING_S = 3600.0  # between two rounds of forgetting what is too old
 ESTATE_LOOK_S = 1.0  # between two looks at what a removed tenant has left and could not go yet
 BUDGET_LOOK_S_MIN = 1.0  # between two looks at a budget of money that is nearly spent: each writes down what was used
