@@ -49,15 +49,6 @@ pytestmark = pytest.mark.anyio
 NO_QUOTA = Allowance(Quota(), Quota(), Prices())
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty database."""
-    if request.param == "sqlite":
-        return sqlite_url(tmp_path / "db")
-    server: Postgres = request.getfixturevalue("postgres")
-    return server.database()
-
-
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[Store]:
     async with Store.open(url) as store:
