@@ -184,6 +184,7 @@ async def test_who_makes_and_revokes_keys_without_end_fills_nothing(
         await clock.advance(1)
         record, _ = await keys.create(ADMIN, "me", KeySpec(str(number)))
         await keys.revoke(ADMIN, "me", record.id)
+    await clock.advance(1)
     short = KeySpec("short", expires_at=clock.now() + timedelta(seconds=10))
     await keys.create(ADMIN, "me", short)
     assert [one.name for one in await keys.every("me")] == ["valid", "4", "5", "short"]
