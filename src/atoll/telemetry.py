@@ -23,6 +23,7 @@ SANDBOXES = "atoll_sandboxes"
 SANDBOX_CREATE_S = "atoll_sandbox_create_seconds"
 SANDBOX_ENDS = "atoll_sandbox_ends"
 EVENTS_LOST = "atoll_events_lost"
+USAGE_SAMPLES_MISSED = "atoll_usage_samples_missed"
 CLAIM_FAILURES = "atoll_claim_failures"
 REQUESTS_REFUSED = "atoll_requests_refused"
 WEBHOOK_DELIVERIES = "atoll_webhook_deliveries"
@@ -68,6 +69,11 @@ class Metrics:
         )
         self.events_lost = Counter(
             EVENTS_LOST, "Entries of the audit log that were lost while the database was away.", registry=self.registry
+        )
+        self.usage_samples_missed = Counter(
+            USAGE_SAMPLES_MISSED,
+            "Samples of sandboxes that the node could not give; their time was counted without.",
+            registry=self.registry,
         )
         self.claim_failures = Counter(
             CLAIM_FAILURES,

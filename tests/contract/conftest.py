@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from atoll.control.store.engine import sqlite_url
 from atoll.testing.postgres import Postgres, running
 
 
@@ -18,3 +20,12 @@ def anyio_backend() -> str:
 def postgres() -> Iterator[Postgres]:
     with running() as server:
         yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database."""
+    if request.param == "sqlite":
+        return sqlite_url(tmp_path / "db")
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.database()

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import functools
+import io
+import os
+import random
 import shutil
 import sqlite3
+import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -22,7 +29,7 @@ from atoll.control.store.engine import Store, sqlite_url
 from atoll.control.store.sandboxes import Record
 from atoll.control.store.schema import metadata
 from atoll.control.store.tenants import Tenant, ensure
-from atoll.model.errors import AtollError, Conflict, InvalidArgument
+from atoll.model.errors import AtollError, Conflict, InvalidArgument, OutOfSpace, Unavailable
 from atoll.model.event import Event
 from atoll.testing.clock import START
 from tests.contract.test_store import record
@@ -227,3 +234,93 @@ async def test_a_database_of_another_version_or_none_is_refused(make_settings: M
         backups.backup(settings, tmp_path / "a")
     assert other.value.code == "other_version"
     assert not (tmp_path / "a").exists()
+
+
+async def test_what_the_disk_says_is_an_error_with_a_code(
+    make_settings: MakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a command nor a start of a server ends in a traceback, and no half archive stays."""
+    settings = make_settings("sqlite")
+    async with Store.open(url_of(settings)) as store:
+        await fill(store, "a")
+    archive = tmp_path / "whole"
+    backups.backup(settings, archive)
+
+    def failing(number: int) -> Callable[..., Any]:
+        def fail(*_arguments: Any, **_options: Any) -> Any:
+            raise OSError(number, os.strerror(number))
+
+        return fail
+
+    def told(owner: Any, name: str, number: int, run: Callable[[], Any]) -> str:
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, failing(number))
+            with pytest.raises(AtollError) as caught:
+                run()
+        return caught.value.code
+
+    back_up = functools.partial(backups.backup, settings, tmp_path / "a")
+    restore = functools.partial(backups.restore, settings, archive, replace=True)
+    for number, code in ((errno.ENOSPC, "no_room"), (errno.EACCES, "data_unusable")):
+        assert told(tempfile, "mkdtemp", number, back_up) == code
+        assert not (tmp_path / "a").exists()
+        assert told(Path, "rename", number, restore) == code
+    assert told(shutil, "copyfileobj", errno.ENOSPC, restore) == "no_room"
+    assert told(Path, "glob", errno.EACCES, functools.partial(backups.finish, settings)) == "data_unusable"
+
+
+async def test_sqlite_without_room_for_the_copy_is_told_so(
+    make_settings: MakeSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = make_settings("sqlite")
+    async with Store.open(url_of(settings)) as store:
+        await fill(store, "a")
+
+    def fill_up(*_arguments: Any) -> None:
+        with closing(sqlite3.connect(tmp_path / "small", isolation_level=None)) as connection:
+            connection.execute("PRAGMA max_page_count=2")
+            connection.execute("CREATE TABLE ballast (content BLOB)")
+            connection.execute("INSERT INTO ballast VALUES (zeroblob(100000))")
+
+    monkeypatch.setattr(backups, "_copy_pages", fill_up)
+    with pytest.raises(OutOfSpace) as caught:
+        backups.backup(settings, tmp_path / "a")
+    assert caught.value.code == "no_room"
+
+
+@pytest.mark.parametrize("content", [b"no database at all" * 100, b""])
+def test_a_file_that_is_no_database_is_not_backed_up(
+    make_settings: MakeSettings, tmp_path: Path, content: bytes
+) -> None:
+    settings = make_settings("sqlite")
+    (settings.data / "atoll.db").write_bytes(content)
+    with pytest.raises(InvalidArgument) as caught:
+        backups.backup(settings, tmp_path / "a")
+    assert (caught.value.code, (tmp_path / "a").exists()) == ("bad_backup", False)
+
+
+async def test_a_data_directory_that_is_missing_is_told_so(make_settings: MakeSettings, tmp_path: Path) -> None:
+    settings = make_settings("postgresql")
+    async with Store.open(settings.database) as store:
+        await fill(store, "a")
+    settings.data.rmdir()
+    with pytest.raises(Unavailable) as caught:
+        backups.backup(settings, tmp_path / "a")
+    assert (caught.value.code, (tmp_path / "a").exists()) == ("data_unusable", False)
+
+
+def test_an_archive_that_is_damaged_inside_is_refused(make_settings: MakeSettings, tmp_path: Path) -> None:
+    """Its compression may be damaged behind a head that can be read."""
+    settings = make_settings("sqlite")
+    archive = tmp_path / "a"
+    with tarfile.open(archive, "w:gz") as file:
+        content = random.Random(1).randbytes(100_000)
+        member = tarfile.TarInfo("atoll.db")
+        member.size = len(content)
+        file.addfile(member, io.BytesIO(content))
+    damaged = bytearray(archive.read_bytes())
+    damaged[1000:2000] = bytes(1000)
+    archive.write_bytes(damaged)
+    with pytest.raises(InvalidArgument) as caught:
+        backups.restore(settings, archive, replace=False)
+    assert caught.value.code == "bad_backup"

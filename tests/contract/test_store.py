@@ -26,9 +26,9 @@ from atoll.control.store import sandboxes as rows
 from atoll.control.store.creates import Allowance, Once
 from atoll.control.store.engine import Store, sqlite_url
 from atoll.control.store.events import EventFilter
-from atoll.control.store.moments import to_us
+from atoll.control.store.moments import from_us, to_us
 from atoll.control.store.sandboxes import Filter, Position, Record
-from atoll.control.store.schema import NEWEST, metadata
+from atoll.control.store.schema import NEWEST, metadata, usage_intervals
 from atoll.control.store.tenants import Tenant
 from atoll.control.store.usage import Reading, UsageFilter
 from atoll.control.store.webhooks import Webhook
@@ -47,15 +47,6 @@ from atoll.testing.postgres import Postgres
 pytestmark = pytest.mark.anyio
 
 NO_QUOTA = Allowance(Quota(), Quota(), Prices())
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty database."""
-    if request.param == "sqlite":
-        return sqlite_url(tmp_path / "db")
-    server: Postgres = request.getfixturevalue("postgres")
-    return server.database()
 
 
 @pytest.fixture
@@ -190,6 +181,27 @@ async def test_a_database_with_data_is_brought_forward(url: str) -> None:
         assert [(meter.sandbox_id, to_us(meter.at)) for meter in await store.read(usage.meters)] == [("sb1", 2000)]
 
 
+async def test_keys_that_have_ended_are_forgotten_but_for_the_newest(store: Store) -> None:
+    """Never what is valid, the first of all, or the one that the caller names."""
+
+    def key(number: int, **ended: Any) -> keys.KeyRecord:
+        name = f"ak{number}"
+        return keys.KeyRecord(name, "me", name, f"h{number}", frozenset({"read"}), START, **ended)
+
+    for number in range(8):
+        await store.write(keys.add, key(number, expires_at=START + timedelta(seconds=number)))
+    await store.write(keys.add, key(8))
+    await store.write(keys.revoke, "me", "ak7", START)
+
+    async def left() -> list[str]:
+        return [one.id for one in await store.read(keys.of_owner, "me")]
+
+    await store.write(keys.trim_ended, "me", START + timedelta(seconds=6), 3, "h2")
+    assert await left() == ["ak0", "ak2", "ak4", "ak5", "ak6", "ak8"]
+    assert await store.write(keys.forget_ended, START + timedelta(seconds=5), "h2") == 2
+    assert await left() == ["ak0", "ak2", "ak6", "ak8"]
+
+
 OLD_HOOKS = """
 INSERT INTO webhooks (id, owner, url, secret, actions, created_us, form) VALUES
     ('wh1', 'me', 'https://x.test', 's', 'sandbox.creating sandbox.killed sandbox.failed', 1, 'e2b');
@@ -211,6 +223,23 @@ async def test_webhooks_in_anothers_form_go_on_hearing_what_they_asked_for(url: 
             "sandbox.lifecycle.killed",
         }
         assert ours.actions == ("sandbox.creating",)
+
+
+async def test_a_database_of_a_newer_version_is_refused_and_stays_as_it_is(url: str) -> None:
+    async with Store.open(url) as store:
+        await store.write(_set_version, "9999")
+    with pytest.raises(Conflict) as caught:
+        async with Store.open(url):
+            pass
+    assert caught.value.code == "other_version"
+    newer = engine.database_engine(url)
+    with newer.connect() as connection:
+        assert connection.scalars(sa.text("SELECT version_num FROM alembic_version")).all() == ["9999"]
+    newer.dispose()
+
+
+def _set_version(connection: sa.Connection, version: str) -> None:
+    connection.execute(sa.text("UPDATE alembic_version SET version_num = :version"), {"version": version})
 
 
 async def test_opening_again_changes_nothing(url: str) -> None:
@@ -534,6 +563,56 @@ async def test_the_same_time_cannot_be_counted_twice(store: Store) -> None:
             tasks.start_soon(store.write, usage.count, {sandbox_id: Sample(cpu_s=3)}, moment)
     found = await store.read(usage.total_of_sandbox, sandbox_id)
     assert (found.wall_s, found.cpu_s) == (10.0, 3.0)
+
+
+def interval_rows(connection: sa.Connection) -> list[tuple[str, float]]:
+    """When each interval begins, and how long it is."""
+    columns = usage_intervals.c
+    found = connection.execute(sa.select(columns.begin_us, columns.end_us).order_by(columns.begin_us))
+    return [(f"{from_us(begin):%H:%M:%S}", (end - begin) / 1e6) for begin, end in found]
+
+
+async def test_however_often_somebody_looks_an_hour_of_a_sandbox_is_one_row(store: Store) -> None:
+    """Exactly: also where a look is undone with its transaction, and where a sandbox slept in between."""
+    await store.write(rows.add, record(1))
+    sandbox_id = record(1).sandbox.id
+    begin = START.replace(hour=10, minute=59, second=0)
+    await store.write(usage.open_meter, sandbox_id, "me", begin)
+
+    def sample(second: int) -> Sample:
+        return Sample(cpu_s=second / 4, memory_bytes=limits.GIB if second else 0, egress_bytes=10 * second)
+
+    def undone(connection: sa.Connection, second: int) -> None:
+        usage.count(connection, {sandbox_id: sample(second)}, begin + timedelta(seconds=second))
+        raise Conflict("killed")
+
+    for second in range(1, 91):
+        if second % 30 == 0:
+            with pytest.raises(Conflict):
+                await store.write(undone, second)
+        await store.write(usage.count, {sandbox_id: sample(second)}, begin + timedelta(seconds=second))
+    assert await store.read(interval_rows) == [("10:59:00", 60), ("11:00:00", 30)]
+    used = await store.read(usage.total_of_sandbox, sandbox_id)
+    assert (used.wall_s, used.cpu_s, used.memory_gib_s, used.egress_bytes) == (90, 22.5, 89.5, 900)
+    await store.write(usage.close_meter, sandbox_id, Reading(sample(90), begin + timedelta(seconds=100)))
+    await store.write(functools.partial(usage.open_meter, again=True), sandbox_id, "me", begin + timedelta(seconds=110))
+    for second in (115, 120):
+        await store.write(usage.count, {sandbox_id: sample(90)}, begin + timedelta(seconds=second))
+    assert await store.read(interval_rows) == [("10:59:00", 60), ("11:00:00", 40), ("11:00:50", 10)]
+
+
+@pytest.mark.parametrize(("since", "until", "wall_s"), [(None, None, 7200), (11.5, None, 5400), (12, 13, 1800)])
+async def test_usage_is_summed_over_whole_hours(
+    store: Store, since: float | None, until: float | None, wall_s: float
+) -> None:
+    await store.write(rows.add, record(1))
+    sandbox_id, day = record(1).sandbox.id, START.replace(hour=0)
+    await store.write(usage.open_meter, sandbox_id, "me", day + timedelta(hours=10.5))
+    await store.write(usage.count, {sandbox_id: Sample()}, day + timedelta(hours=12.5))
+    await store.write(usage.close_meter, sandbox_id, Reading(None, day + timedelta(hours=12.5)))
+    moments = [None if hours is None else day + timedelta(hours=hours) for hours in (since, until)]
+    (found,) = await store.read(usage.sums, UsageFilter("me", moments[0], moments[1]), 10)
+    assert found.usage.wall_s == wall_s
 
 
 async def test_what_a_sandbox_sent_before_it_slept_is_not_counted_again(store: Store) -> None:

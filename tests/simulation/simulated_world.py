@@ -16,7 +16,7 @@ from anyio.from_thread import start_blocking_portal
 from atoll.control.authz import ALL_SCOPES, Principal
 from atoll.control.sandboxes import Query
 from atoll.control.service import Control
-from atoll.control.store.engine import Store, sqlite_url
+from atoll.control.store.engine import Store, migrate, sqlite_url
 from atoll.model.errors import AtollError, Conflict, Unavailable
 from atoll.model.lifecycle import FINAL, State
 from atoll.model.sandbox import SandboxSpec
@@ -36,7 +36,7 @@ class CutStore(Store):
     cut = False
 
     async def write(self, query: Any, *arguments: Any, **options: Any) -> Any:
-        if query.__name__ == "_migrate":
+        if query is migrate:
             return None  # it is a copy of one that was; this would take most of the time of a history
         if self.cut:
             raise Unavailable("the server is dead", code="database_unavailable")

@@ -57,7 +57,7 @@ async def _send_all(
     await call.send({"type": "http.response.start", "status": 200, "headers": headers})
     await call.send({"type": "http.response.body", "body": encode(first), "more_body": True})
     try:
-        with call.control.accounts.keys.open_by(call.principal.key_id):
+        with call.control.accounts.keys.ends.open_by(call.principal.key_id):
             async for event in events:
                 await call.send({"type": "http.response.body", "body": encode(event), "more_body": True})
     except AtollError as error:

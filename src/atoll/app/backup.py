@@ -11,6 +11,7 @@ The rename decides: before it nothing has changed, and after it whoever comes ne
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import os
@@ -19,6 +20,7 @@ import shutil
 import sqlite3
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -27,7 +29,7 @@ from atoll.app.settings import Settings
 from atoll.control.store.copying import bring_forward, copy_database, has_record
 from atoll.control.store.engine import scripts, sqlite_url
 from atoll.model import limits
-from atoll.model.errors import Conflict, InvalidArgument, Unavailable
+from atoll.model.errors import Conflict, InvalidArgument, OutOfSpace, Unavailable
 
 DATABASE = "atoll.db"
 _FILES = re.compile(r"key|link-secret|secrets\.key|export\.key|export\.pub|ca/[A-Za-z0-9._-]{1,253}\.(pem|key)")
@@ -40,6 +42,11 @@ _RESTORE = ".restore-"
 
 def backup(settings: Settings, target: Path) -> int:
     """Write an archive that only its owner can read; its size. A target that exists stays as it is."""
+    with _meaning(settings.data):
+        return _backup(settings, target)
+
+
+def _backup(settings: Settings, target: Path) -> int:
     if not _has_record(settings):
         where = "the database" if settings.database else settings.data
         raise InvalidArgument(f"there is no server's record in {where}", code="no_record")
@@ -58,6 +65,34 @@ def backup(settings: Settings, target: Path) -> int:
     except BaseException:
         target.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def _meaning(data: Path) -> Iterator[None]:
+    """What an error of the disk or of SQLite means to whoever runs the command."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        if _is_no_room(error):
+            raise OutOfSpace(
+                "there is no room for a copy of the record",
+                code="no_room",
+                hint="Free some: the data directory and the file each need room for the whole database.",
+            ) from error
+        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+            raise InvalidArgument(f"the database is not one of a server: {error}", code="bad_backup") from error
+        reason = error.strerror or error if isinstance(error, OSError) else error
+        raise Unavailable(
+            f"the data directory {data} cannot be used: {reason}",
+            code="data_unusable",
+            hint="Run as root, or choose another with --data.",
+        ) from error
+
+
+def _is_no_room(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 
 def _write(settings: Settings, file: io.BufferedWriter) -> None:
@@ -112,6 +147,13 @@ def restore(settings: Settings, source: Path, *, replace: bool) -> None:
     The caller has locked data directory and database.
     """
     finish(settings)
+    with _meaning(settings.data):
+        _prepare(settings, source, replace=replace)
+    finish(settings)
+
+
+def _prepare(settings: Settings, source: Path, *, replace: bool) -> None:
+    """Lay the parts of an archive, checked, where `finish` takes them from."""
     with tempfile.TemporaryDirectory(dir=settings.data, prefix=_RESTORE) as folder:
         parts = Path(folder) / "parts"
         parts.mkdir(mode=0o700)
@@ -126,7 +168,6 @@ def restore(settings: Settings, source: Path, *, replace: bool) -> None:
             )
         parts.rename(settings.data / _RESTORED)
         _sync(settings.data)
-    finish(settings)
 
 
 def finish(settings: Settings) -> None:
@@ -134,6 +175,11 @@ def finish(settings: Settings) -> None:
 
     The caller has locked all that it uses.
     """
+    with _meaning(settings.data):
+        _finish(settings)
+
+
+def _finish(settings: Settings) -> None:
     data, parts = settings.data, settings.data / _RESTORED
     _sweep(data)
     if not parts.exists():
@@ -168,7 +214,9 @@ def _read(source: Path, folder: Path) -> None:
                 if known and member.isreg() and member.size <= limits.BACKUP_BYTES_MAX and count < _FILES_MAX:
                     count += 1
                     _unpack(archive, member, folder / member.name)
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except (tarfile.TarError, zlib.error, OSError, EOFError) as error:
+        if _is_no_room(error):
+            raise
         raise InvalidArgument(f"{source} cannot be read: {error}", code="bad_backup") from error
     if not (folder / DATABASE).exists():
         raise InvalidArgument(f"{source} holds no record of a server", code="bad_backup")

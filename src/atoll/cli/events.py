@@ -23,6 +23,7 @@ from atoll.wire.public import EventView
 @click.option("--result", help="Only with this result: ok, or the code of an error.")
 @click.option("--since", type=Moment(), help="From this moment on, in UTC, or the last 2h.")
 @click.option("--until", type=Moment(), help="Up to this moment.")
+@click.option("--after", type=click.IntRange(0), help="Only what follows this number; --json shows numbers.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
 @click.option("--all-tenants", is_flag=True, help="Of all tenants; for the operator.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, for programs.")
@@ -34,6 +35,7 @@ def events(
     result: str | None,
     since: datetime | None,
     until: datetime | None,
+    after: int | None,
     limit: int,
     all_tenants: bool,
     as_json: bool,
@@ -42,7 +44,15 @@ def events(
     if follow and (since or until):
         raise click.UsageError("--follow goes on from now; --since and --until are for what has been")
     found: Iterable[EventView] = (
-        Events.follow(last=limit, actions=action, target=target, actor=actor, result=result, all_tenants=all_tenants)
+        Events.follow(
+            after=after,
+            last=limit,
+            actions=action,
+            target=target,
+            actor=actor,
+            result=result,
+            all_tenants=all_tenants,
+        )
         if follow
         else Events.list(
             actions=action,
@@ -51,6 +61,7 @@ def events(
             result=result,
             since=since,
             until=until,
+            after=after,
             limit=limit,
             all_tenants=all_tenants,
         )

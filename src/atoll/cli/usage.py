@@ -19,7 +19,7 @@ COLUMNS = ("group", "sandboxes", "wall_s", "cpu_s", "memory_gib_s", "disk_gib_s"
 
 @click.command()
 @click.option("--by", help="day, template, sandbox, key, label:KEY, or tenant, which is for the operator.")
-@click.option("--since", type=Moment(), help="From this moment on, in UTC, or the last 2h.")
+@click.option("--since", type=Moment(), help="From this moment's hour on, in UTC, or the last 2h.")
 @click.option("--until", type=Moment(), help="Up to this moment, in UTC.")
 @click.option("--template", "-t", help="Only of this template.")
 @click.option("--sandbox", help="Only of this sandbox, by its whole id.")

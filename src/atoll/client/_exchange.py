@@ -13,7 +13,17 @@ import msgspec
 
 from atoll.client._policies import PolicyLike, policy_body
 from atoll.model import limits
-from atoll.model.errors import KINDS, AtollError, ConnectionFailed, DeadlineExceeded, Internal, InvalidArgument
+from atoll.model.errors import (
+    KINDS,
+    AtollError,
+    ConnectionFailed,
+    DeadlineExceeded,
+    GuestFailed,
+    Internal,
+    InvalidArgument,
+    LimitExceeded,
+    Unavailable,
+)
 from atoll.model.sandbox import DeadlineAction
 from atoll.wire.public import (
     BudgetBody,
@@ -32,6 +42,7 @@ IDEMPOTENCY_KEY = "idempotency-key"
 JSON = "application/json"
 
 _KIND_BY_STATUS: dict[int, type[AtollError]] = {kind.http_status: kind for kind in KINDS.values()}
+_PASSING = (Unavailable, DeadlineExceeded, LimitExceeded, GuestFailed)
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
@@ -212,6 +223,16 @@ def retry_delay_s(method: str, failure: Failure, attempt: int, replayable: bool,
 def backoff_s(attempt: int, chance: float) -> float:
     """Doubling from the first wait on, between half and all of it, so that many clients do not come back at once."""
     return limits.CLIENT_BACKOFF_S * 2.0 ** (attempt - 1) * (0.5 + chance / 2)
+
+
+def follow_delay_s(error: AtollError, attempt: int, chance: float) -> float | None:
+    """How long to wait before something that is followed is asked for again, or None for giving up.
+
+    A server that is being restarted, or what stands before it, says so in several ways.
+    """
+    if not isinstance(error, _PASSING) or attempt >= limits.FOLLOW_ATTEMPTS_MAX:
+        return None
+    return min(backoff_s(attempt, chance), limits.FOLLOW_BACKOFF_S_MAX)
 
 
 def parse_bytes(value: int | str | None) -> int | None:

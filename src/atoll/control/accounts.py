@@ -10,7 +10,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from atoll.control.clock import Clock
-from atoll.control.events import EventFile, Events
+from atoll.control.eventfile import EventFile
+from atoll.control.events import Events
 from atoll.control.housekeeping import Housekeeping, note_key_use
 from atoll.control.keys import Keys
 from atoll.control.loops import forever
@@ -55,7 +56,7 @@ class Accounts:
         refusals = RefusalLog(events)
         keys.on_refused = refusals.note
         tenants = Tenants(store, clock, events, keys)
-        usage = Metering(store, node, clock, options.prices, options.usage_interval_s)
+        usage = Metering(store, node, clock, metrics, options.prices, options.usage_interval_s)
         tenants.on_quota = usage.look_again
         return cls(
             keys=keys,
@@ -68,7 +69,7 @@ class Accounts:
             rates=Rates(),
             refusals=refusals,
             underway=Underway(),
-            housekeeping=Housekeeping(store, clock, events, options),
+            housekeeping=Housekeeping(store, clock, events, keys, options),
             options=options,
         )
 
@@ -80,6 +81,7 @@ class Accounts:
         tasks.start_soon(self.webhooks.run)
         tasks.start_soon(forever, self.housekeeping.step)
         tasks.start_soon(forever, functools.partial(note_key_use, self.keys))
+        tasks.start_soon(forever, self.keys.ends.step)
         if self.options.events_file is not None:
             tasks.start_soon(forever, EventFile(self.options.events_file, self.events).step)
 

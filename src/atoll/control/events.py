@@ -6,12 +6,9 @@ written a moment later, many requests in one transaction: a server that is kille
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter, deque
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -24,7 +21,7 @@ from atoll.control.store import events as rows
 from atoll.control.store.engine import Store
 from atoll.control.store.events import EventFilter as EventFilter
 from atoll.model import limits
-from atoll.model.errors import InvalidArgument, Unavailable
+from atoll.model.errors import InvalidArgument
 from atoll.model.event import OK, SYSTEM, Event
 from atoll.model.text import cleaned, is_text
 from atoll.telemetry import Metrics
@@ -165,29 +162,6 @@ class Events:
             log.info("events_forgotten", count=gone)
 
 
-class EventFile:
-    """Copies the log, of all tenants, into a file, one JSON object a line; after a crash it goes on without a gap.
-
-    Where it stopped is in the file itself: the number of its last whole line. A line that was cut off is written anew.
-    """
-
-    def __init__(self, path: Path, events: Events) -> None:
-        self._path = path
-        self._events = events
-        self._number: int | None = None
-
-    async def step(self) -> None:
-        """Copy what there is, or wait for more."""
-        if self._number is None:
-            self._number = await self._events.common(await anyio.to_thread.run_sync(_recover, self._path))
-        everything = EventFilter(owner=None)
-        page = await self._events.page(everything, self._number, limits.EVENT_PAGE_MAX, limits.EVENT_WAIT_S_MAX)
-        if page.items:
-            lines = "".join(json.dumps(as_json(event)) + "\n" for event in page.items)
-            await anyio.to_thread.run_sync(_append, self._path, lines)
-            self._number = page.next
-
-
 def as_json(event: Event) -> dict[str, Any]:
     """An event as programs read it."""
     return {
@@ -212,41 +186,3 @@ def _check(wanted: EventFilter, items_max: int, wait_s: float) -> None:
     texts = (*wanted.actions, wanted.target or "", wanted.actor or "", wanted.result or "")
     if not all(is_text(text) and len(text) <= limits.EXTERNAL_ID_CHARS_MAX for text in texts):
         raise InvalidArgument("a filter is no text, or too long", code="invalid_query")
-
-
-def _recover(path: Path) -> list[tuple[int, str]]:
-    """Numbers and times of the last events in the file, which is cut after them. Its end is enough to see that."""
-    try:
-        with path.open("rb+") as file:
-            size = file.seek(0, os.SEEK_END)
-            begin = max(0, size - 64 * limits.KIB)
-            file.seek(begin)
-            tail = file.read()
-            whole, newline, _ = tail.rpartition(b"\n")
-            file.truncate(begin + len(whole) + len(newline))
-            lines = whole.split(b"\n") if whole else []
-            entries = [json.loads(line) for line in (lines[1:] if begin and len(lines) > 1 else lines)]
-            return [(int(entry["number"]), str(entry["at"])) for entry in entries]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Unavailable(f"the events file {path} cannot be continued: {error}", code="bad_events_file") from error
-
-
-def _append(path: Path, lines: str) -> None:
-    """All of the lines or none: what a full disk has cut off would stand in the middle of the file for good."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "ab", buffering=0) as file:
-            begin = file.seek(0, os.SEEK_END)
-            try:
-                left = memoryview(lines.encode("utf-8"))
-                while left:
-                    left = left[file.write(left) :]
-            except OSError:
-                file.truncate(begin)
-                raise
-    except OSError as error:
-        raise Unavailable(
-            f"the events file {path} cannot be written: {error.strerror}", code="bad_events_file"
-        ) from error

@@ -1,4 +1,4 @@
-"""What is forgotten when it is old, once an hour: events, deliveries, keys of creates; and what is written late."""
+"""What is forgotten when it is old, once an hour: events, deliveries, API keys and keys of creates; and late writes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from atoll.model import limits
 class Housekeeping:
     """The hourly round."""
 
-    def __init__(self, store: Store, clock: Clock, events: Events, options: ControlOptions) -> None:
+    def __init__(self, store: Store, clock: Clock, events: Events, keys: Keys, options: ControlOptions) -> None:
         self._store = store
         self._clock = clock
         self._events = events
+        self._keys = keys
         self._options = options
 
     async def step(self) -> None:
@@ -34,6 +35,7 @@ class Housekeeping:
         now = self._clock.now()
         await self._store.write(creates.forget, now - timedelta(seconds=limits.IDEMPOTENCY_KEPT_S))
         await self._store.write(webhooks.forget, now - timedelta(seconds=limits.DELIVERIES_KEPT_S))
+        await self._keys.forget_ended()
         if self._options.events_keep_days:
             await self._events.forget(self._options.events_keep_days)
 

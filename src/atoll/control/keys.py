@@ -10,19 +10,18 @@ import os
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-import anyio
 from sqlalchemy import Connection
 
 from atoll.control.authz import ALL_SCOPES, DEFAULT_OWNER, Principal, check_scopes
 from atoll.control.clock import Clock
 from atoll.control.events import Events
+from atoll.control.keyends import KeyEnds, expired, revoked
 from atoll.control.refusallog import UNKNOWN, Refusal
 from atoll.control.store import events as event_rows
 from atoll.control.store import keys as rows
@@ -75,12 +74,9 @@ class Keys:
         self._changes = 0
         """How often what was known had to be forgotten."""
         self._used: dict[str, datetime] = {}
-        self._open: dict[str, set[anyio.CancelScope]] = {}
-        self._gone: set[str] = set()
-        """Keys that were revoked in the life of this server."""
-        """What stays open, by key."""
-        self.on_revoked: Callable[[str], None] = _nobody_listens
-        """Told the id of each key that is revoked here: what it holds open must close."""
+        self.ends = KeyEnds(clock)
+        self._filed_hash = ""
+        """Of the key in the server's own file."""
         self.on_refused: Callable[[Refusal], None] = _nobody_listens
         """Told of each key that does not open anything."""
 
@@ -97,8 +93,8 @@ class Keys:
                 _remember(self._known, key_hash, known)
         now = self._clock.now()
         if known.expires_at is not None and known.expires_at <= now:
-            error = Unauthenticated("the API key has expired", code="key_expired", hint="Ask for a new one.")
-            raise self._refused(error, source, known.principal.owner, known.principal.key_id)
+            raise self._refused(expired(), source, known.principal.owner, known.principal.key_id)
+        self.ends.expects(known.principal.key_id, known.expires_at)
         self._used[known.principal.key_id] = now
         return known.principal
 
@@ -131,7 +127,7 @@ class Keys:
         key = token.key_mint(secrets.token_bytes(token.CHANCE_BYTES))
         record = self._record(owner, spec, key)
         event = self._events.of(by, "key.created", owner=owner, target=record.id, detail={"name": spec.name})
-        record = await self._store.write(_add_checked, record, event, self._clock.now())
+        record = await self._store.write(_add_checked, record, event, self._clock.now(), self._filed_hash)
         self._events.written()
         return record, key
 
@@ -153,27 +149,7 @@ class Keys:
         """These keys open nothing any more, by the record."""
         self.forget()
         for key_id in key_ids:
-            self._gone.add(key_id)
-            for scope in self._open.get(key_id, ()):
-                scope.cancel()
-            self.on_revoked(key_id)
-
-    @contextmanager
-    def open_by(self, key_id: str) -> Iterator[None]:
-        """Something that stays open for long, because of a key: Unauthenticated (key_revoked) ends it with the key."""
-        if key_id in self._gone:  # while it waited for its sandbox
-            raise _revoked()
-        scope = anyio.CancelScope()
-        self._open.setdefault(key_id, set()).add(scope)
-        try:
-            with scope:
-                yield
-        finally:
-            self._open[key_id].discard(scope)
-            if not self._open[key_id]:
-                del self._open[key_id]
-        if scope.cancelled_caught:
-            raise _revoked()
+            self.ends.end(key_id, revoked)
 
     def forget(self) -> None:
         """Keys, members or tenants have changed: recognise every key anew."""
@@ -184,8 +160,18 @@ class Keys:
     async def flush_used(self) -> None:
         """Write when keys were last used."""
         used, self._used = self._used, {}
-        if used:
+        if not used:
+            return
+        try:
             await self._store.write(rows.note_used, used)
+        except Exception:
+            self._used = used | self._used  # for the next time, where nothing newer is known
+            raise
+
+    async def forget_ended(self) -> None:
+        """Forget keys that have opened nothing for long: what they were is in the audit log."""
+        before = self._clock.now() - timedelta(seconds=limits.KEYS_ENDED_KEPT_S)
+        await self._store.write(rows.forget_ended, before, self._filed_hash)
 
     async def ensure_first(self, path: Path) -> None:
         """See to it that the key in the file is a valid one; makes file and key at the first start."""
@@ -196,7 +182,8 @@ class Keys:
                 return  # the operator has taken the file away; the keys that exist stay as they are
             key = token.key_mint(secrets.token_bytes(token.CHANCE_BYTES))
             _write_key(path, key)
-        if await self._store.read(rows.by_hash, token.key_hash(key)) is None:
+        self._filed_hash = token.key_hash(key)
+        if await self._store.read(rows.by_hash, self._filed_hash) is None:
             record = self._record(DEFAULT_OWNER, KeySpec("first"), key)
             await self._store.write(rows.add, record)
 
@@ -227,7 +214,7 @@ class Keys:
         record = found.key
         scopes = record.scopes if found.member_scopes is None else record.scopes & found.member_scopes
         if record.revoked_at is not None or found.tenant_removed or not scopes:
-            raise self._refused(_revoked(), source, record.owner, record.id)
+            raise self._refused(revoked(), source, record.owner, record.id)
         principal = Principal(record.owner, record.id, scopes, tenant_quota=found.tenant_quota, key_quota=record.quota)
         return _Known(time.monotonic(), principal, record.expires_at)
 
@@ -263,7 +250,7 @@ def check_key_name(name: str) -> None:
         )
 
 
-def _add_checked(connection: Connection, record: KeyRecord, event: Event, now: datetime) -> KeyRecord:
+def _add_checked(connection: Connection, record: KeyRecord, event: Event, now: datetime, kept_hash: str) -> KeyRecord:
     if rows.count_valid(connection, record.owner, now) >= limits.KEYS_PER_TENANT_MAX:
         raise LimitExceeded("the tenant has too many keys", code="too_many_keys", hint="Revoke some.")
     if record.member_id is not None:
@@ -272,6 +259,7 @@ def _add_checked(connection: Connection, record: KeyRecord, event: Event, now: d
             raise NotFound(f"there is no member {record.member_id[:80]!r}", code="member_not_found")
         record = replace(record, member_id=member.id, scopes=record.scopes & member.scopes)
     rows.add(connection, record)
+    rows.trim_ended(connection, record.owner, now, limits.KEYS_ENDED_PER_TENANT_MAX, kept_hash)
     event_rows.add(connection, event)
     return record
 
@@ -284,10 +272,6 @@ def _revoke(connection: Connection, owner: str, key_id: str, event: Event) -> Ke
 
 def _nobody_listens(_: object) -> None:
     pass
-
-
-def _revoked() -> Unauthenticated:
-    return Unauthenticated("the API key has been revoked", code="key_revoked", hint="Ask for a new one.")
 
 
 def _unknown_key() -> Unauthenticated:

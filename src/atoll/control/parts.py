@@ -99,13 +99,14 @@ class Parts:
         visit_log = VisitLog(events)
         ingress = Ingress(store, ledger, node, clock, accounts.keys.authenticate, visit_log, keyring.links)
         ingress.awake = states.awake
+        ingress.check_key = accounts.keys.ends.check
         tickets = Tickets(clock)
 
-        def revoked(key_id: str) -> None:
+        def ended(key_id: str) -> None:
             ingress.cut_key(key_id)
             tickets.forget(key_id)
 
-        accounts.keys.on_revoked = revoked
+        accounts.keys.ends.on_end = ended
         return cls(
             node=node,
             metrics=metrics,

@@ -138,13 +138,17 @@ class Sandboxes:
             return await self._wait_made(principal, earlier.id), SandboxStarted(earlier.id, {}, way=REPEATED)
         begun = time.monotonic()
         outcome = "failed"
+        failed: tuple[str, ...] = ()
         try:
             result = await self._attempt(principal.owner, sandbox, spec, network)
-            outcome = result[1].way
+            outcome, failed = result[1].way, result[1].failed
             self._metering.note(principal.owner, result[0], principal.tenant_quota)
-            for failed in result[1].failed:
-                self._metrics.claim_failures.labels(failed).inc()
+        except AtollError as error:
+            failed = error.failed_ways
+            raise
         finally:
+            for way in failed:
+                self._metrics.claim_failures.labels(way).inc()
             self._metrics.sandbox_create_s.labels(outcome).observe(time.monotonic() - begun)
         return result
 

@@ -117,8 +117,12 @@ class Tenants:
     async def _find(self, tenant_id: str) -> Tenant:
         tenant = await self._store.read(rows.by_id, tenant_id[: limits.NAME_CHARS_MAX + 1])
         if tenant is None or tenant.removed_at is not None:
-            raise NotFound(f"there is no tenant {tenant_id[:80]!r}", code="tenant_not_found")
+            raise _no_tenant(tenant_id)
         return tenant
+
+
+def _no_tenant(tenant_id: str) -> NotFound:
+    return NotFound(f"there is no tenant {tenant_id[:80]!r}", code="tenant_not_found")
 
 
 def _add(connection: Connection, tenant: Tenant, event: Event) -> None:
@@ -129,7 +133,8 @@ def _add(connection: Connection, tenant: Tenant, event: Event) -> None:
 
 
 def _set_quota(connection: Connection, tenant_id: str, quota: Quota, event: Event) -> None:
-    rows.set_quota(connection, tenant_id, quota)
+    if not rows.set_quota(connection, tenant_id, quota):  # it was removed since it was looked for
+        raise _no_tenant(tenant_id)
     event_rows.add(connection, event)
 
 

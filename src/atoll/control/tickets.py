@@ -37,7 +37,7 @@ class Tickets:
         return ticket, expires_at
 
     def forget(self, key_id: str) -> None:
-        """A key was revoked: what stands for its bearer opens nothing."""
+        """A key has ended: what stands for its bearer opens nothing."""
         for ticket in [ticket for ticket, place in self._places.items() if place.principal.key_id == key_id]:
             del self._places[ticket]
 

@@ -57,7 +57,15 @@ class Turnstile:
             raise
 
     def _make_room(self, owner: str) -> None:
-        """In a full line the last of the longest one goes; unless the line of who comes would be as long as that."""
+        """In a full line the last of the longest one goes; unless the line of who comes would be as long as that.
+
+        Before that whoever was cancelled in this very moment, and has not had the time to leave.
+        """
+        gone = [(one, called) for one, line in self._lines.items() for called in line if called.done()]
+        for one, called in gone:
+            self._give_up(one, called)
+        if gone:
+            return
         longest = max(self._lines, key=lambda one: len(self._lines[one]))
         if len(self._lines[longest]) <= len(self._lines.get(owner, ())) + 1:
             raise _full()

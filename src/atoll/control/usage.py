@@ -10,7 +10,8 @@ begun anew. Therefore one counts at a time, and what it has sampled is written o
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -36,6 +37,7 @@ from atoll.model.quota import Quota, has_budget
 from atoll.model.sandbox import Budget, Sandbox
 from atoll.model.text import is_text
 from atoll.model.usage import Prices, Sample, Usage
+from atoll.telemetry import Metrics
 from atoll.wire.node import NodePort
 
 log = structlog.get_logger(__name__)
@@ -56,10 +58,13 @@ class UsageRow:
 class Metering:
     """Counts what is used."""
 
-    def __init__(self, store: Store, node: NodePort, clock: Clock, prices: Prices, interval_s: float) -> None:
+    def __init__(
+        self, store: Store, node: NodePort, clock: Clock, metrics: Metrics, prices: Prices, interval_s: float
+    ) -> None:
         self._store = store
         self._node = node
         self._clock = clock
+        self._metrics = metrics
         self.prices = prices
         self._interval = timedelta(seconds=interval_s)
         self.jumps = ClockJumps(store, clock)
@@ -69,6 +74,8 @@ class Metering:
         self._counted_at: datetime | None = None
         self._renewed: set[str] = set()
         """Those whose counters are being replaced."""
+        self._told_at_s = -math.inf
+        """When it was last told that samples are missing."""
         self._verdict = Verdict()
 
     async def recover(self) -> None:
@@ -142,11 +149,33 @@ class Metering:
         known = {meter.sandbox_id: meter.at for meter in await self._store.read(rows.meters)}
         metered = [sandbox_id for sandbox_id in known if sandbox_id not in self._renewed]
         if metered:
-            with anyio.move_on_after(limits.SAMPLE_S_MAX):
-                samples = await self._node.sample(metered)
-                # The moment is taken after the sample: time that passed since is counted next time, none twice.
-                await self._store.write(rows.count, dict(samples), self._clock.now(), known)
+            samples = await self._sample(metered, limits.SAMPLE_S_MAX)
+            # The moment is taken after the sample: time that passed since is counted next time, none twice.
+            await self._store.write(rows.count, samples, self._clock.now(), known)
         self._counted_at = begun_at
+
+    async def _sample(self, sandbox_ids: Sequence[str], patience_s: float) -> dict[str, Sample | None]:
+        """What the node says of each; None of one that it has and cannot tell of: its time counts all the same."""
+        found: dict[str, Sample | None] = {}
+        why = "some cannot be read"
+        with anyio.move_on_after(patience_s) as patience:
+            try:
+                found.update(await self._node.sample(sandbox_ids))
+            except Exception as error:  # whatever the node meets, time goes on, and budgets with it
+                why = repr(error)
+        present = self._node.sandbox_ids()
+        missed = [one for one in sandbox_ids if one in present and one not in found]
+        if missed:
+            self._tell_missed(missed, "it takes too long" if patience.cancelled_caught else why)
+        return found | dict.fromkeys(missed)
+
+    def _tell_missed(self, sandbox_ids: Sequence[str], why: str) -> None:
+        """Once a minute: a node may be slow for a night."""
+        self._metrics.usage_samples_missed.inc(len(sandbox_ids))
+        now_s = time.monotonic()
+        if now_s - self._told_at_s >= limits.LOOP_TOLD_S:
+            self._told_at_s = now_s
+            log.warning("usage_not_sampled", sandboxes=len(sandbox_ids), first=sandbox_ids[0], reason=why)
 
     async def last(self, sandbox_id: str) -> None:
         """Count a sandbox that is about to sleep, for the last time. It does whether this succeeds or not.
@@ -174,15 +203,10 @@ class Metering:
 
         The moment is taken before the sample: whoever has seen more by the time that this is written has a later one.
         """
-        sample: Sample | None = None
         await self.jumps.settle()
         read_at = self._clock.now()
-        with anyio.move_on_after(limits.SAMPLE_LAST_S_MAX):
-            try:
-                sample = (await self._node.sample([sandbox_id])).get(sandbox_id)
-            except Exception as error:
-                log.warning("last_sample_failed", sandbox_id=sandbox_id, error=repr(error))
-        return Reading(sample, read_at)
+        samples = await self._sample([sandbox_id], limits.SAMPLE_LAST_S_MAX)
+        return Reading(samples.get(sandbox_id), read_at)
 
     async def query(self, wanted: UsageFilter) -> list[UsageRow]:
         """Sums over what has been used, up to a moment ago; one row too many says that there are more."""

@@ -42,6 +42,8 @@ class AtollError(Exception):
         self.detail = detail
         self.log = ""
         """What led to it, step by step, for the owner of a sandbox that did not start; set where that is known."""
+        self.failed_ways: tuple[str, ...] = ()
+        """The ways to make that sandbox that had failed before, while there was another."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.code}: {self.message})"

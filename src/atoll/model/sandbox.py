@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from atoll.model import limits
+from atoll.model import ids, limits
 from atoll.model.errors import InvalidArgument
 from atoll.model.lifecycle import EndReason, SleepReason, State
 from atoll.model.policy import Policy
@@ -95,6 +95,8 @@ class SandboxSpec:
         check_name("template", self.template)
         if self.name is not None:
             check_name("name", self.name)
+            if ids.is_id(ids.SANDBOX, self.name):  # it would never be found by that
+                raise InvalidArgument("this name looks like the id of a sandbox", code="invalid_name")
         check_metadata(self.metadata)
         check_env(self.env)
         check_timeout(self.timeout_s)
@@ -211,6 +213,8 @@ def check_external_id(value: str) -> None:
             hint="Letters, digits and inner dots, dashes, colons and underscores, at most "
             f"{limits.EXTERNAL_ID_CHARS_MAX} characters.",
         )
+    if ids.is_id(ids.SANDBOX, value):
+        raise InvalidArgument("this id looks like one of ours", code="invalid_id", hint="Choose another one.")
 
 
 def check_name(what: str, value: str) -> None:

@@ -2,6 +2,9 @@
 
 A node counts (CPU time and bytes only grow), a meter remembers where the last interval ended, and the difference is the
 next interval. So a server that was away for a while goes on where it stopped: nothing is lost, nothing counted twice.
+
+An interval lies within one hour, and what follows another one in the same hour may be kept as one with it: however
+often somebody looks, an hour of a sandbox is one row, and sums over whole hours are exact.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from itertools import pairwise
 from atoll.model import limits
 from atoll.model.resources import Resources
 
-_DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What one sandbox used from one moment to another, within one day."""
+    """What one sandbox used from one moment to another, within one hour."""
 
     sandbox_id: str
     owner: str
@@ -97,7 +100,7 @@ class Prices:
 
 
 def measure(meter: Meter, sample: Sample | None, now: datetime) -> tuple[list[Interval], Meter]:
-    """The intervals since the meter's moment, split at midnight, and the meter that stands at `now`.
+    """The intervals since the meter's moment, split at whole hours, and the meter that stands at `now`.
 
     Without a sample (the sandbox has died, and its counters with it) the time still counts, with what was held at the
     last sample. A clock that was set back makes no interval; counting goes on when it has caught up.
@@ -140,11 +143,16 @@ def _held(before_bytes: int, after_bytes: int, elapsed_s: float) -> float:
     return (before_bytes + after_bytes) / 2 / limits.GIB * elapsed_s
 
 
+def hour_of(moment: datetime) -> datetime:
+    """The beginning of the hour that it is in."""
+    return moment.replace(minute=0, second=0, microsecond=0)
+
+
 def _split(begin: datetime, end: datetime) -> list[tuple[datetime, datetime]]:
-    """The time in pieces that each lie within one day, so that a day's usage is a sum of whole intervals."""
+    """The time in pieces that each lie within one hour, so that an hour's usage is a sum of whole intervals."""
     cuts = [begin]
-    midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0) + _DAY
-    while midnight < end:
-        cuts.append(midnight)
-        midnight += _DAY
+    cut = hour_of(begin) + HOUR
+    while cut < end:
+        cuts.append(cut)
+        cut += HOUR
     return list(pairwise([*cuts, end]))

@@ -28,7 +28,7 @@ from atoll.model.lifecycle import EndReason
 from atoll.model.resources import Resources
 from atoll.model.template import Template
 from atoll.model.usage import Sample
-from atoll.node import admission, hostboot, inventory, metering, startlog, templates
+from atoll.node import admission, hostboot, inventory, startlog, templates
 from atoll.node.background import detail_of, forever, safely
 from atoll.node.egress.egress import EgressSettings
 from atoll.node.egress.masking import masked_stream, unskipped
@@ -41,6 +41,7 @@ from atoll.node.install.layout import Layout
 from atoll.node.instance import Instance
 from atoll.node.introductions import Introductions
 from atoll.node.journal import Entry
+from atoll.node.metering import Sampler
 from atoll.node.networkport import NetworkPort
 from atoll.node.series import Series
 from atoll.node.snapshotfile.signing import Signing
@@ -93,6 +94,7 @@ class Node(NetworkPort, VolumePort, StatePort):
         self._snapshots = Snapshots(host, self._spares, self._instances, self._warm)
         self._transfers = Transfers(host, self._snapshots, signing)
         self._series = Series(host, self._instances)
+        self._sampler = Sampler(host)
         self._deaths: asyncio.Queue[SandboxDied] = asyncio.Queue()
         self._volume_room = VolumeRoom()
         self._claiming = anyio.CapacityLimiter(max(2, os.cpu_count() or 1))
@@ -147,6 +149,7 @@ class Node(NetworkPort, VolumePort, StatePort):
                 way, instance = await self._make(order, steps)
         except AtollError as error:
             error.log = startlog.compose(steps.ms, error)
+            error.failed_ways = tuple(steps.failed)
             raise
         self._take_in(instance)
         if instance.entry.untold:
@@ -289,7 +292,7 @@ class Node(NetworkPort, VolumePort, StatePort):
 
     async def sample(self, sandbox_ids: Sequence[str]) -> Mapping[str, Sample]:
         instances = [self._instances[one] for one in sandbox_ids if one in self._instances]
-        return await asyncio.to_thread(metering.samples, self._host, [instance.entry for instance in instances])
+        return await self._sampler.samples([instance.entry for instance in instances])
 
     def sandbox_ids(self) -> frozenset[str]:
         return frozenset(self._instances)
@@ -446,6 +449,7 @@ class Node(NetworkPort, VolumePort, StatePort):
 
     async def _tidy(self) -> None:
         """A server that stops in good order leaves only its sandboxes behind."""
+        self._sampler.close()
         await self._warm.close()
         await self._spares.close()
         if not self._instances:

@@ -74,6 +74,8 @@ class FakeNode(FakeNetwork, FakeVolumes):
         """What listens in every sandbox: how to connect to it, by port."""
         self.samples: dict[str, Sample] = {}
         """What sandboxes use, as far as a test has said so."""
+        self.unreadable: set[str] = set()
+        """Those of which it cannot be told what they use."""
         self.sample_errors: list[Exception] = []
         self.sampled = 0
         """How often somebody asked what is used."""
@@ -114,7 +116,9 @@ class FakeNode(FakeNetwork, FakeVolumes):
         try:
             await anyio.sleep(self.create_s)
             if self.create_errors:
-                raise self.create_errors.pop(0)
+                error = self.create_errors.pop(0)
+                error.failed_ways = self.failed_ways
+                raise error
             if self.create_gate is not None:
                 await self.create_gate.wait()
             self.guests[order.sandbox_id] = FakeGuest(order, self._running_tasks)
@@ -136,7 +140,8 @@ class FakeNode(FakeNetwork, FakeVolumes):
         self.sampled += 1
         if self.sample_errors:
             raise self.sample_errors.pop(0)
-        return {one: self.samples.get(one, Sample()) for one in sandbox_ids if one in self.guests}
+        told = [one for one in sandbox_ids if one in self.guests and one not in self.unreadable]
+        return {one: self.samples.get(one, Sample()) for one in told}
 
     def sandbox_ids(self) -> frozenset[str]:
         return frozenset(self.guests)

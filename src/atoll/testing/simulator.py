@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ import anyio
 from atoll.control.authz import ALL_SCOPES, Principal
 from atoll.control.sandboxes import Query
 from atoll.control.service import Control
+from atoll.control.store import usage as usage_rows
 from atoll.control.store.engine import Store, sqlite_url
 from atoll.control.usage import UsageFilter
 from atoll.model.errors import AtollError, Unavailable
 from atoll.model.lifecycle import FINAL, State
 from atoll.model.quota import Quota
-from atoll.model.sandbox import Budget, SandboxSpec
-from atoll.model.usage import Sample
+from atoll.model.sandbox import Budget, Sandbox, SandboxSpec
+from atoll.model.usage import Sample, Usage
 from atoll.telemetry import Metrics
 from atoll.testing.clock import VirtualClock
 from atoll.testing.nodes import FakeNode
@@ -31,6 +33,7 @@ from atoll.testing.nodes import FakeNode
 QUOTA = Quota(sandboxes=4)
 ME = Principal("default", "ak", ALL_SCOPES, tenant_quota=QUOTA)
 SETTLE_S = 20
+EXACT = 1e-6
 
 
 class FaultyStore(Store):
@@ -55,6 +58,8 @@ class Simulation:
         self._cpu_s: dict[str, float] = {}
         self._faulty = True
         self._by_key: dict[str, str] = {}
+        self._seen: dict[str, Usage] = {}
+        """What somebody was shown."""
 
     async def play(self, steps: int) -> None:
         """Servers follow one another on the same database and node; the last one is left in peace."""
@@ -67,7 +72,7 @@ class Simulation:
         self._faulty = False
         async with self._node.running(), Store.open(self._url) as store:
             async with Control.open(store, self._node, self._clock, Metrics()) as control:
-                await self._check(control)
+                await self._check(control, store)
 
     @property
     def _url(self) -> str:
@@ -89,7 +94,8 @@ class Simulation:
                 FaultyStore.faults = staticmethod(lambda: False)
 
     async def _step(self, control: Control) -> None:
-        act = self._random.choice([self._create, self._create, self._kill, self._die, self._wait, self._extend])
+        acts = [self._create, self._create, self._kill, self._die, self._wait, self._extend, self._look]
+        act = self._random.choice(acts)
         with suppress(AtollError):
             await act(control)
 
@@ -133,9 +139,23 @@ class Simulation:
             self._node.samples[sandbox_id] = Sample(cpu_s=self._cpu_s[sandbox_id])
         await self._clock.advance(self._random.choice([0.5, 5, 40, 70, -3]))
 
-    async def _check(self, control: Control) -> None:
+    async def _look(self, control: Control) -> None:
+        """What somebody was shown of a sandbox is not less later."""
+        for sandbox in (await control.sandbox_list(ME, Query(), None, 200)).items:
+            self._seen[sandbox.id] = await self._used(control, sandbox.id)
+
+    async def _used(self, control: Control, sandbox_id: str) -> Usage:
+        found = await control.accounts.usage.query(UsageFilter("default", sandbox_id=sandbox_id))
+        used = found[0].sum.usage if found else Usage()
+        seen = self._seen.get(sandbox_id, Usage())
+        assert used.wall_s >= seen.wall_s - EXACT, "time was lost"
+        assert used.cpu_s >= seen.cpu_s - EXACT, "CPU was lost"
+        return used
+
+    async def _check(self, control: Control, store: Store) -> None:
         """Once all ends are carried out: record and node agree, and usage is what has passed, counted once."""
         self._node.sample_errors.clear()
+        await self._clock.advance(0.123)  # to a moment at which nobody has counted, not even without a sample
         with anyio.fail_after(SETTLE_S):
             while True:
                 items = (await control.sandbox_list(ME, Query(), None, 200)).items
@@ -144,17 +164,24 @@ class Simulation:
                     break
                 await anyio.sleep(0.005)
         await control.accounts.usage.count()
+        counted_at = {meter.sandbox_id: meter.at for meter in await store.read(usage_rows.meters)}
         for one in items:
             assert (one.ended_at is not None) == (one.end_reason is not None) == (one.state in FINAL)
-            await self._check_usage(control, one)
+            await self._check_usage(control, one, counted_at.get(one.id))
 
-    async def _check_usage(self, control: Control, sandbox: Any) -> None:
-        found = await control.accounts.usage.query(UsageFilter("default", sandbox_id=sandbox.id))
+    async def _check_usage(self, control: Control, sandbox: Sandbox, counted_at: datetime | None) -> None:
+        used = await self._used(control, sandbox.id)
         if sandbox.started_at is None:
-            assert not found
+            assert used == Usage()
             return
-        usage = found[0].sum.usage if found else None
-        life_s = ((sandbox.ended_at or self._clock.now()) - sandbox.started_at).total_seconds()
+        now, cpu_s = self._clock.now(), self._cpu_s.get(sandbox.id, 0.0)
+        life_s = ((sandbox.ended_at or now) - sandbox.started_at).total_seconds()
         # The clock is set back by 3 s now and then; beyond that, time is never counted twice.
-        assert usage is None or usage.wall_s <= max(life_s, 0) + 200
-        assert usage is None or usage.cpu_s <= self._cpu_s.get(sandbox.id, 0.0) + 1e-6, "CPU was counted twice"
+        assert used.wall_s <= max(life_s, 0) + 200
+        assert used.cpu_s <= cpu_s + EXACT, "CPU was counted twice"
+        if counted_at is None:
+            return
+        # It runs, and did all the time: whichever server counted, and whatever failed meanwhile, nothing is missing.
+        assert used.wall_s >= life_s - EXACT, "time was lost"
+        if counted_at == now:  # behind a clock that was set back it waits for the clock
+            assert used.cpu_s >= cpu_s - EXACT, "CPU was lost"

@@ -21,6 +21,9 @@ def test_events_are_filtered_and_cut_by_time(served: Run) -> None:
     assert [json.loads(line)["action"] for line in lines] == ["sandbox.creating", "sandbox.running"]
     assert made in served("events", "--since", "1h").stdout
     assert served("events", "--until", "1h").stdout == ""
+    number = json.loads(lines[0])["number"]
+    later = served("events", "--json", "--target", made, "--action", "sandbox.*", "--after", str(number)).stdout
+    assert [json.loads(line)["action"] for line in later.splitlines()] == ["sandbox.running"]
     assert served("events", "--follow", "--since", "1h").returncode == 2
 
 

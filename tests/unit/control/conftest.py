@@ -29,6 +29,7 @@ class World:
     control: Control
     node: FakeNode
     clock: VirtualClock
+    metrics: Metrics
     me: Principal = ME
     other: Principal = OTHER
 
@@ -51,9 +52,10 @@ def open_world(tmp_path: Path) -> Opener:
     @asynccontextmanager
     async def opened(node: FakeNode, clock: VirtualClock, egress_lists: Lists | None = None) -> AsyncIterator[World]:
         async with node.running(), Store.open(sqlite_url(tmp_path / "atoll.db")) as store:
-            opening = Control.open(store, node, clock, Metrics(), tmp_path / "key", egress_lists=egress_lists)
+            metrics = Metrics()
+            opening = Control.open(store, node, clock, metrics, tmp_path / "key", egress_lists=egress_lists)
             async with opening as control:
-                yield World(control, node, clock)
+                yield World(control, node, clock, metrics)
 
     return opened
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import resource
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import anyio
 import pytest
 
 from atoll.control.authz import ALL_SCOPES, Principal
-from atoll.control.events import EventFile, EventFilter, Events, _append
+from atoll.control.events import EventFilter, Events
 from atoll.control.store.engine import Store, sqlite_url
 from atoll.model import limits
 from atoll.model.errors import InvalidArgument, Unavailable
@@ -121,53 +119,6 @@ async def test_pages_are_bounded(events: Events, items_max: int) -> None:
         await events.page(EventFilter("default", target="a\0"), None, 10)
 
 
-async def test_the_file_goes_on_where_it_stopped(events: Events, tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-
-    async def write(count: int) -> None:
-        for _ in range(count):
-            events.note(ME, "a", "", "ok")
-        await events.flush()
-
-    def numbers() -> list[int]:
-        return [json.loads(line)["number"] for line in path.read_text().splitlines()]
-
-    await write(3)
-    await EventFile(path, events).step()
-    assert numbers() == [1, 2, 3]
-    with path.open("a") as file:
-        file.write('{"number": 4, "cut')  # a crash in the middle of a line
-    await write(2)
-    await EventFile(path, events).step()
-    assert numbers() == [1, 2, 3, 4, 5]
-    assert path.stat().st_mode & 0o777 == 0o600
-    path.write_text("something else\n")
-    with pytest.raises(Unavailable):
-        await EventFile(path, events).step()
-
-
-async def test_a_line_for_which_there_was_no_room_is_not_half_in_the_file(events: Events, tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    for _ in range(3):
-        events.note(ME, "a", "", "ok")
-    await events.flush()
-    copy = EventFile(path, events)
-    await copy.step()
-    whole = path.read_bytes()
-    limits_before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 100, limits_before[1]))
-    try:
-        with pytest.raises(Unavailable):
-            _append(path, '{"number": 4}\n' * 20)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits_before)
-    assert path.read_bytes() == whole
-    events.note(ME, "b", "", "ok")
-    await events.flush()
-    await copy.step()
-    assert [json.loads(line)["number"] for line in path.read_text().splitlines()] == [1, 2, 3, 4]
-
-
 async def test_what_could_not_be_written_is_tried_again_though_nothing_new_comes(
     events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,31 +136,6 @@ async def test_what_could_not_be_written_is_tried_again_though_nothing_new_comes
     with anyio.fail_after(5):
         await events.flush_step()
     assert [event.action for event in (await events.page(EventFilter("default"), None, 10)).items] == ["a"]
-
-
-async def test_the_file_goes_on_after_a_log_that_was_put_back(events: Events, tmp_path: Path) -> None:
-    """Its numbers come again with other entries: none of those is missing in the file."""
-    path = tmp_path / "events.jsonl"
-    for _ in range(3):
-        events.note(ME, "before", "", "ok")
-    await events.flush()
-    await EventFile(path, events).step()
-    lines = path.read_text().splitlines()
-    later = [
-        {**json.loads(lines[-1]), "number": number, "at": f"2026-01-09T0{number}:00:00+00:00"} for number in (4, 5)
-    ]
-    path.write_text("\n".join((*lines, *map(json.dumps, later))) + "\n")  # 4 and 5 were lost with the disk
-    await events._clock.advance(1)  # type: ignore[attr-defined]
-    events.note(ME, "after", "", "ok")
-    await events.flush()
-    await EventFile(path, events).step()
-    found = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(one["number"], one["action"]) for one in found[5:]] == [(4, "after")]
-    await events.forget(0)
-    events.note(ME, "fresh", "", "ok")
-    await events.flush()
-    await EventFile(path, events).step()
-    assert [json.loads(line)["action"] for line in path.read_text().splitlines()[5:]] == ["after", "fresh"]
 
 
 async def test_what_is_old_is_forgotten(events: Events) -> None:

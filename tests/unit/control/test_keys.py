@@ -20,7 +20,15 @@ from atoll.control.store.engine import Store, sqlite_url
 from atoll.control.store.events import EventFilter
 from atoll.control.store.tenants import Tenant
 from atoll.model import limits
-from atoll.model.errors import Forbidden, Internal, InvalidArgument, LimitExceeded, NotFound, Unauthenticated
+from atoll.model.errors import (
+    Forbidden,
+    Internal,
+    InvalidArgument,
+    LimitExceeded,
+    NotFound,
+    Unauthenticated,
+    Unavailable,
+)
 from atoll.model.quota import Quota
 from atoll.telemetry import Metrics
 from atoll.testing.clock import START, VirtualClock
@@ -187,6 +195,71 @@ async def test_keys_are_bounded(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> 
     await keys.create(ADMIN, "me", KeySpec("3"))
 
 
+async def test_who_makes_and_revokes_keys_without_end_fills_nothing(
+    keys: Keys, store: Store, clock: VirtualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest that have ended are shown; what is valid stays, and so does the key in the server's file."""
+    monkeypatch.setattr(limits, "KEYS_ENDED_PER_TENANT_MAX", 2)
+    await keys.ensure_first(tmp_path / "key")
+    await keys.create(ADMIN, "me", KeySpec("valid"))
+    for number in range(6):
+        await clock.advance(1)
+        record, _ = await keys.create(ADMIN, "me", KeySpec(str(number)))
+        await keys.revoke(ADMIN, "me", record.id)
+    await clock.advance(1)
+    short = KeySpec("short", expires_at=clock.now() + timedelta(seconds=10))
+    await keys.create(ADMIN, "me", short)
+    assert [one.name for one in await keys.every("me")] == ["valid", "4", "5", "short"]
+    await clock.advance(limits.KEYS_ENDED_KEPT_S)
+    await keys.forget_ended()
+    assert [one.name for one in await keys.every("me")] == ["valid", "short"]
+    await clock.advance(10)
+    await keys.forget_ended()
+    assert [one.name for one in await keys.every("me")] == ["valid"]
+    assert await store.read(rows.count) == 2
+
+
+async def test_a_first_key_that_was_revoked_is_not_taken_for_a_new_one_later(
+    keys: Keys, store: Store, clock: VirtualClock, tmp_path: Path
+) -> None:
+    """Its file is still there, also where an operator has put another one than the first of all in it."""
+    path = tmp_path / "key"
+    await keys.ensure_first(path)
+    (first,) = await keys.every("default")
+    await clock.advance(1)
+    record, second = await keys.create(None, "default", KeySpec("second"))
+    path.write_text(second)
+    later = Keys(store, clock, keys._events)
+    await later.ensure_first(path)
+    for key_id in (first.id, record.id):
+        await later.revoke(ADMIN, "default", key_id)
+    await clock.advance(2 * limits.KEYS_ENDED_KEPT_S)
+    await later.forget_ended()
+    again = Keys(store, clock, keys._events)
+    await again.ensure_first(path)
+    with pytest.raises(Unauthenticated) as caught:
+        await again.authenticate(second)
+    assert caught.value.code == "key_revoked"
+    assert await store.read(rows.count) == 2
+
+
+async def test_last_use_is_written_when_the_database_is_back(
+    keys: Keys, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, key = await keys.create(ADMIN, "me", KeySpec("laptop"))
+    await keys.authenticate(key)
+
+    async def away(*_arguments: Any) -> None:
+        raise Unavailable("the database does not answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(keys._store, "write", away)
+        with pytest.raises(Unavailable):
+            await keys.flush_used()
+    (shown,) = await keys.every("me")
+    assert shown.last_used_at == clock.now()
+
+
 async def test_the_first_key_is_made_once_and_private(keys: Keys, store: Store, tmp_path: Path) -> None:
     path = tmp_path / "key"
     await keys.ensure_first(path)
@@ -231,6 +304,6 @@ async def test_what_waited_while_its_key_was_revoked_does_not_open(keys: Keys) -
     """A sandbox may take a minute to wake up, and its caller be dismissed meanwhile."""
     record, _ = await keys.create(ADMIN, "me", KeySpec("mine"))
     await keys.revoke(ADMIN, "me", record.id)
-    with pytest.raises(Unauthenticated) as caught, keys.open_by(record.id):
+    with pytest.raises(Unauthenticated) as caught, keys.ends.open_by(record.id):
         pass
     assert caught.value.code == "key_revoked"

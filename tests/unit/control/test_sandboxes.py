@@ -387,3 +387,7 @@ async def test_a_claim_that_failed_is_counted(world: Any) -> None:
     text = world.control.metrics.render({}).decode()
     assert 'atoll_claim_failures_total{way="pool"} 1.0' in text
     assert 'atoll_claim_failures_total{way="shell"} 1.0' in text
+    world.node.create_errors = [Unavailable("no")]
+    with pytest.raises(Unavailable):
+        await world.control.sandbox_create(world.me, SandboxSpec())
+    assert 'atoll_claim_failures_total{way="pool"} 2.0' in world.control.metrics.render({}).decode()

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from atoll.control.authz import ALL_SCOPES, Principal
+from atoll.control.events import EventFilter
 from atoll.control.ingress import Knock
 from atoll.control.keys import KeySpec
 from atoll.control.snapshots import SnapshotSpec
@@ -194,3 +195,30 @@ async def test_a_create_that_was_let_in_before_its_tenant_was_removed_makes_noth
 async def test_a_name_that_is_none_is_refused(world: Any, name: str) -> None:
     with pytest.raises(InvalidArgument):
         await world.control.accounts.tenants.create(world.me, name, Quota())
+
+
+async def test_a_tenant_that_is_removed_meanwhile_gets_no_quota_and_no_entry_in_the_log(world: Any) -> None:
+    tenants = world.control.accounts.tenants
+    await tenants.create(world.me, "team", Quota())
+    await world.control.tenant_remove(world.me, "team")
+
+    async def find(_tenant_id: str) -> None:
+        """It was there a moment ago."""
+
+    tenants._find = find
+    with pytest.raises(NotFound) as caught:
+        await tenants.set_quota(world.me, "team", Quota(sandboxes=1))
+    assert caught.value.code == "tenant_not_found"
+    found = await world.control.accounts.events.page(EventFilter("default", actions=("tenant.quota",)), 0, 10)
+    assert found.items == []
+
+
+async def test_tenants_that_were_removed_leave_room_for_others(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TENANTS_MAX", 2)  # the operator's own is one
+    tenants = world.control.accounts.tenants
+    await tenants.create(world.me, "one", Quota())
+    with pytest.raises(LimitExceeded) as caught:
+        await tenants.create(world.me, "two", Quota())
+    assert caught.value.code == "too_many_tenants"
+    await world.control.tenant_remove(world.me, "one")
+    await tenants.create(world.me, "two", Quota())

@@ -127,6 +127,29 @@ def test_who_is_refused_and_leaves_at_once_frees_no_place_twice() -> None:
     asyncio.run(scene())
 
 
+def test_who_was_cancelled_in_the_same_moment_makes_room_first() -> None:
+    """Its place is free, though it has not left yet: nobody is refused, neither who comes nor another who waits."""
+
+    async def scene() -> None:
+        turnstile = Turnstile(1, 3)
+        async with turnstile.turn("first"):
+            waiting = [asyncio.get_running_loop().create_task(turnstile._enter("a")) for _ in range(3)]
+            await asyncio.sleep(0)
+            for number in (2, 0):
+                late = asyncio.get_running_loop().create_task(turnstile._enter("b"))
+                waiting[number].cancel()  # it will leave after the other has come
+                await asyncio.sleep(0)
+                assert not late.done()
+                waiting.append(late)
+            assert (turnstile.waiting, waiting[1].done()) == (3, False)
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+            assert turnstile.waiting == 0
+
+    asyncio.run(scene())
+
+
 def test_who_gives_up_leaves_no_gap() -> None:
     async def scene() -> None:
         turnstile = Turnstile(1, 10)

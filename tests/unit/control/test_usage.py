@@ -217,6 +217,57 @@ async def test_a_node_that_cannot_be_sampled_stops_nothing(world: Any) -> None:
     assert (await used(world)).wall_s == 10
 
 
+def missed(world: Any) -> Any:
+    return world.metrics.registry.get_sample_value("atoll_usage_samples_missed_total")
+
+
+async def test_a_sandbox_that_cannot_be_sampled_spends_its_budget_of_time(world: Any) -> None:
+    """Its time is known anyway; what else it has used is counted as soon as it can be read again."""
+    await first_round(world)
+    spec = SandboxSpec(timeout_s=LONG, budget=Budget(seconds=25))
+    sandbox, _ = await world.control.sandbox_create(world.me, spec)
+    world.node.samples[sandbox.id] = Sample(cpu_s=3)
+    world.node.unreadable.add(sandbox.id)
+    await world.clock.advance(10)
+    assert ((await used(world)).wall_s, (await used(world)).cpu_s, missed(world)) == (10, 0, 1)
+    world.node.unreadable.clear()
+    await world.clock.advance(10)
+    assert ((await used(world)).wall_s, (await used(world)).cpu_s) == (20, 3)
+    world.node.unreadable.add(sandbox.id)
+    await world.clock.advance(5)
+    assert (await ended(world, sandbox.id)).end_reason is EndReason.BUDGET_SPENT
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_node_that_says_nothing_keeps_no_budget_from_its_end(
+    world: Any, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    await first_round(world)
+    monkeypatch.setattr(limits, "SAMPLE_S_MAX", 0.01)
+    monkeypatch.setattr(limits, "SAMPLE_LAST_S_MAX", 0.01)
+
+    async def sample(_sandbox_ids: Any) -> Any:
+        if fails:
+            raise RuntimeError("no")
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr(world.node, "sample", sample)
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG, budget=Budget(seconds=25)))
+    await world.clock.advance(25)
+    assert (await ended(world, sandbox.id)).end_reason is EndReason.BUDGET_SPENT
+    assert missed(world) >= 2, "of the round, and of the end"
+
+
+async def test_a_sandbox_that_is_gone_is_counted_no_further_without_a_sample(world: Any) -> None:
+    """It died, and nobody knows when: the node has it no more, and its burial is under way."""
+    await first_round(world)
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG))
+    world.node.guests.pop(sandbox.id).end()
+    await world.clock.advance(10)
+    assert await used(world) is None
+    assert missed(world) == 0
+
+
 async def test_a_sandbox_that_has_run_for_its_budget_is_ended_to_the_second(world: Any) -> None:
     sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=LONG, budget=Budget(seconds=25)))
     await world.clock.advance(24)

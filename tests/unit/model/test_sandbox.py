@@ -19,6 +19,8 @@ from atoll.model.sandbox import SandboxSpec
         (SandboxSpec(name="Not Good"), "invalid_name"),
         (SandboxSpec(name="x" * 64), "invalid_name"),
         (SandboxSpec(name=""), "invalid_name"),
+        (SandboxSpec(name="sb" + "0" * 36), "invalid_name"),  # by it only the sandbox with this id is found
+        (SandboxSpec(external_id="sb" + "0" * 36), "invalid_id"),
         (SandboxSpec(template="../etc"), "invalid_template"),
         (SandboxSpec(env={"1A": "x"}), "invalid_env"),
         (SandboxSpec(env={"A": "x\0y"}), "invalid_env"),

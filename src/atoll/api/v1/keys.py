@@ -97,7 +97,7 @@ ENDPOINTS = (
     Endpoint(
         "GET",
         PATH,
-        "List the keys of a tenant, also those that no longer open anything",
+        "List the keys of a tenant, also those that no longer open anything, for a month",
         list_all,
         query=TenantQuery,
         answer=KeyList,

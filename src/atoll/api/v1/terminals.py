@@ -69,7 +69,7 @@ async def attach(call: Call[Nothing, AttachQuery]) -> None:
     socket = Socket(call.receive, call.send, call.request_id)
 
     async def session() -> None:
-        with call.control.accounts.keys.open_by(call.principal.key_id):
+        with call.control.accounts.keys.ends.open_by(call.principal.key_id):
             async with sandbox.stream("process.attach", {**process_params(call), **where}) as stream:
                 messages = aiter(stream)
                 attached = _attached(await anext(messages))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 
 from atoll.client import _exchange as exchange
 from atoll.client._async.asking import ask, tell
+from atoll.client._twins import async_sleep
 from atoll.model import limits
+from atoll.model.errors import AtollError
 from atoll.wire.public import (
     DeliveryList,
     DeliveryView,
@@ -42,18 +45,20 @@ class AsyncEvents:
         result: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        after: int | None = None,
         all_tenants: bool = False,
         limit: int = 100,
         url: str | None = None,
         api_key: str | None = None,
     ) -> Views:
-        """The newest events, oldest of them first. An action may end with `*`.
+        """The newest events, oldest of them first; or the first ones `after` a number. An action may end with `*`.
 
         Example:
             print(await AsyncEvents.list(target=sb.id))
         """
         filters = exchange.event_filters(actions, target, actor, result, since, until, all_tenants)
-        path = "/v1/events" + exchange.query_pairs([*filters, ("limit", str(limit))])
+        place = [] if after is None else [("after", str(after))]
+        path = "/v1/events" + exchange.query_pairs([*filters, *place, ("limit", str(limit))])
         return (await ask("GET", path, EventPage, url=url, api_key=api_key)).items
 
     @classmethod
@@ -72,23 +77,35 @@ class AsyncEvents:
     ) -> AsyncIterator[EventView]:
         """Events as they come, without an end; after the one with the number `after`, or the `last` so many first.
 
-        Nothing is missed on the way, also not when a connection breaks: go on `after` the last that you have seen.
+        Nothing is missed on the way, also not when the server is restarted: once it has answered, it is asked again for
+        ten minutes before its error is raised. Then go on `after` the last that you have seen.
 
         Example:
             async for event in AsyncEvents.follow():
                 print(event.action)
         """
         filters = exchange.event_filters(actions, target, actor, result, None, None, all_tenants)
+        begun = after is None
         if after is None:
             path = "/v1/events" + exchange.query_pairs([*filters, ("limit", str(max(1, last)))])
             newest = await ask("GET", path, EventPage, url=url, api_key=api_key)
             for event in newest.items[:last]:
                 yield event
             after = newest.next
+        attempt = 0
         while True:
             wait = [("after", str(after)), ("wait_s", f"{limits.EVENT_WAIT_S_MAX:g}")]
             path = "/v1/events" + exchange.query_pairs([*filters, *wait])
-            page = await ask("GET", path, EventPage, url=url, api_key=api_key)
+            try:
+                page = await ask("GET", path, EventPage, url=url, api_key=api_key)
+            except AtollError as error:
+                attempt += 1
+                delay_s = exchange.follow_delay_s(error, attempt, random.random()) if begun else None  # noqa: S311
+                if delay_s is None:
+                    raise
+                await async_sleep(delay_s)
+                continue
+            begun, attempt = True, 0
             for event in page.items:
                 yield event
             after = page.next

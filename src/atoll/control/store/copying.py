@@ -5,9 +5,8 @@ from __future__ import annotations
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, Engine, func, insert, inspect, select, text
 
-from atoll.control.store.engine import database_engine, meaning, migrate, scripts, take_time
+from atoll.control.store.engine import database_engine, meaning, migrate, other_version, scripts, take_time
 from atoll.control.store.schema import events, metadata, tenants
-from atoll.model.errors import Conflict
 
 _ROWS_AT_ONCE = 1000
 
@@ -63,11 +62,7 @@ def bring_forward(url: str) -> None:
 
 def _check_newest(connection: Connection) -> None:
     if MigrationContext.configure(connection).get_current_revision() != scripts().get_current_head():
-        raise Conflict(
-            "the database was written by another version",
-            code="other_version",
-            hint="Use the program of the server that writes it; a newer server brings it forward when it starts.",
-        )
+        raise other_version()
 
 
 def _snapshot(engine: Engine) -> Engine:

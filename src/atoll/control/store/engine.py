@@ -31,7 +31,7 @@ from atoll.control.store.prepared import Prepared
 from atoll.control.store.schema import NEWEST
 from atoll.control.store.writer import Writer
 from atoll.model import limits
-from atoll.model.errors import Internal, InvalidArgument, Unavailable
+from atoll.model.errors import Conflict, Internal, InvalidArgument, Unavailable
 
 if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
@@ -202,14 +202,25 @@ def scripts() -> ScriptDirectory:
     return ScriptDirectory(str(_MIGRATIONS))
 
 
+def other_version() -> Conflict:
+    return Conflict(
+        "the database was written by another version",
+        code="other_version",
+        hint="Use the program of the server that writes it; a newer server brings it forward when it starts.",
+    )
+
+
 def migrate(connection: Connection) -> None:
     """Bring a database to the newest schema.
 
     Nothing, if it has that: a restart does not wait for what would find out what is to be done, which is large.
     """
-    found = text("SELECT version_num FROM alembic_version")
-    if inspect(connection).has_table("alembic_version") and connection.scalars(found).all() == [NEWEST]:
+    is_old = inspect(connection).has_table("alembic_version")
+    found = set(connection.scalars(text("SELECT version_num FROM alembic_version"))) if is_old else set()
+    if found == {NEWEST}:
         return
+    if not found <= {script.revision for script in scripts().walk_revisions()}:
+        raise other_version()
     from alembic import command
     from alembic.config import Config
 

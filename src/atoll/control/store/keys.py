@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, func, insert, or_, select, update
 
 from atoll.control.store.moments import from_us, from_us_or_none, to_us, to_us_or_none
 from atoll.control.store.quotas import quota_read, quota_write
@@ -114,6 +114,24 @@ def count_valid(connection: Connection, owner: str, now: datetime) -> int:
     return connection.execute(wanted).scalar_one()
 
 
+def forget_ended(connection: Connection, before: datetime, kept_hash: str) -> int:
+    """Remove what was revoked or has expired before some moment; how many those were."""
+    gone = delete(api_keys).where(_ended_at <= to_us(before), *_forgettable(kept_hash))
+    return connection.execute(gone).rowcount
+
+
+def trim_ended(connection: Connection, owner: str, now: datetime, rows_max: int, kept_hash: str) -> None:
+    """Remove all of what a tenant has revoked, or what has expired, but so many, the newest."""
+    ended = select(api_keys.c.id).where(api_keys.c.owner == owner, _ended_at <= to_us(now), *_forgettable(kept_hash))
+    oldest = ended.order_by(_ended_at.desc(), api_keys.c.id.desc()).offset(rows_max)
+    connection.execute(delete(api_keys).where(api_keys.c.id.in_(oldest)))
+
+
+def _forgettable(kept_hash: str) -> tuple[ColumnElement[bool], ...]:
+    """Not the first key of all, nor the one in the server's file: at the next start they would be taken for new."""
+    return (api_keys.c.hash != kept_hash, api_keys.c.id != select(func.min(api_keys.c.id)).scalar_subquery())
+
+
 def revoke(connection: Connection, owner: str, key_id: str, now: datetime) -> bool:
     """Revoke a key of this tenant; says whether it was not revoked before."""
     statement = (
@@ -163,6 +181,7 @@ def _from_row(row: Row[Any]) -> KeyRecord:
     )
 
 
+_ended_at = func.coalesce(api_keys.c.revoked_us, api_keys.c.expires_us)
 _BEARER = (
     select(
         api_keys,

@@ -3,8 +3,8 @@
 A sandbox is live as long as `ended_us` is null; among the live ones of an owner a name is unique. What `metadata` holds
 is also in `sandbox_metadata`, one row for each entry, because that can be indexed in either database.
 
-`owner` is a tenant. Events and usage intervals are only ever added, and forgotten when they are old; an interval's key
-says where it begins, so that the same time cannot be counted twice.
+`owner` is a tenant. Events are only ever added, and forgotten when they are old. A usage interval lies within one hour
+and grows to its end; its key says where it begins, so that the same time cannot be counted twice.
 """
 
 from __future__ import annotations

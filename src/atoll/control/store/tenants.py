@@ -75,7 +75,8 @@ def every(connection: Connection) -> list[Tenant]:
 
 
 def count(connection: Connection) -> int:
-    return connection.execute(select(func.count()).select_from(tenants)).scalar_one()
+    """Those that have not been removed."""
+    return connection.execute(select(func.count()).where(tenants.c.removed_us.is_(None))).scalar_one()
 
 
 def set_quota(connection: Connection, tenant_id: str, quota: Quota) -> bool:

@@ -12,9 +12,10 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, selec
 from atoll.control.store.moments import from_us, to_us
 from atoll.control.store.prepared import Prepared, adding
 from atoll.control.store.schema import sandbox_metadata, sandboxes, usage_intervals, usage_meters
-from atoll.model.usage import Interval, Meter, Sample, Usage, measure
+from atoll.model.usage import Interval, Meter, Sample, Usage, hour_of, measure
 
 DAY_US = 86_400_000_000
+_HOUR_US = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class UsageFilter:
     owner: str | None
     """Whose; None is everybody's, which only the operator may see."""
     since: datetime | None = None
+    """Counted from the beginning of its hour on."""
     until: datetime | None = None
     template: str | None = None
     sandbox_id: str | None = None
@@ -71,9 +73,14 @@ def shift_meters(connection: Connection, by: timedelta) -> None:
 
 
 def count(
-    connection: Connection, samples: Mapping[str, Sample], now: datetime, known: Mapping[str, datetime] | None = None
+    connection: Connection,
+    samples: Mapping[str, Sample | None],
+    now: datetime,
+    known: Mapping[str, datetime] | None = None,
 ) -> None:
     """Write the intervals up to now of all sandboxes that were sampled, and move their meters, in one go.
+
+    Of one without a sample the time counts, with what it held before; what it has used meanwhile counts with the next.
 
     A meter that does not stand where it was `known` to stand before the sample is left alone: somebody else has counted
     meanwhile, or it is of another life of the sandbox, and an older total beside a newer one would be counted again.
@@ -130,7 +137,7 @@ def sums(connection: Connection, wanted: UsageFilter, rows_max: int) -> list[Usa
     if wanted.owner is not None:
         query = query.where(column.owner == wanted.owner)
     if wanted.since is not None:
-        query = query.where(column.begin_us >= to_us(wanted.since))
+        query = query.where(column.begin_us >= to_us(wanted.since) // _HOUR_US * _HOUR_US)
     if wanted.until is not None:
         query = query.where(column.begin_us < to_us(wanted.until))
     if wanted.template is not None:
@@ -177,7 +184,10 @@ def _named(by: str | None, value: Any) -> str:
 def _count(connection: Connection, meter: Meter, sample: Sample | None, now: datetime) -> Meter:
     intervals, moved = measure(meter, sample, now)
     for interval in intervals:
-        _ADD.change(connection, _interval_row(interval))
+        row = _interval_row(interval)
+        hour = {"hour_us": to_us(hour_of(interval.begin))}
+        if not _EXTEND.change(connection, {f"new_{name}": value for name, value in row.items()} | hour):
+            _ADD.change(connection, row)
     return moved
 
 
@@ -237,6 +247,20 @@ _AMOUNTS = tuple(
     )
 )
 _ADD = adding(usage_intervals)
+_EXTENDED = ("cpu_s", "memory_gib_s", "disk_gib_s", "egress_bytes")
+_EXTEND = Prepared(  # the interval of the same hour that this one follows, if there is one
+    update(usage_intervals)
+    .where(
+        usage_intervals.c.sandbox_id == bindparam("new_sandbox_id"),
+        usage_intervals.c.begin_us >= bindparam("hour_us"),
+        usage_intervals.c.end_us == bindparam("new_begin_us"),
+        usage_intervals.c.owner == bindparam("new_owner"),
+    )
+    .values(
+        {"end_us": bindparam("new_end_us")}
+        | {name: usage_intervals.c[name] + bindparam(f"new_{name}") for name in _EXTENDED}
+    )
+)
 _ADD_METER = adding(usage_meters)
 _VALUES = ("at_us", "cpu_s", "memory_bytes", "disk_bytes", "egress_bytes")
 _SHOWN = select(*[usage_meters.c[name] for name in ("sandbox_id", "owner", *_VALUES)])

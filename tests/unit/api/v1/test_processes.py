@@ -162,7 +162,7 @@ async def test_a_stream_ends_with_the_key_that_opened_it(inside: Any) -> None:
             assert inside.guest.streams == 1
             gone.set()
     assert ended[0].lines()[-1]["problem"]["code"] == "key_revoked"
-    assert inside.control.accounts.keys._open == {}
+    assert inside.control.accounts.keys.ends._open == {}
 
 
 async def test_a_sandbox_that_has_ended_says_why(inside: Any) -> None:
