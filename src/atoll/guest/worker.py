@@ -88,11 +88,15 @@ class Worker:
     def __init__(self, user: User, control: socket.socket) -> None:
         self._user = user
         self._control = control
-        self._threads = threading.BoundedSemaphore(limits.WORKER_THREADS_MAX)
+        self._served: set[Channel] = set()  # each by a thread
+        self._wake_fd = -1
+        self._retires = False
         self._unsaid: dict[str, Any] | None = None  # the start of a program that may end in a moment
 
     def run(self) -> None:
+        """Until the guest is gone or has nothing more for it, and what it has is done. Its programs go on."""
         readable, writable = os.pipe()
+        self._wake_fd = writable
         os.set_blocking(readable, False)
         os.set_blocking(writable, False)
         signal.signal(signal.SIGCHLD, _ignore)
@@ -100,7 +104,7 @@ class Worker:
         with selectors.DefaultSelector() as selector:
             selector.register(readable, selectors.EVENT_READ)
             selector.register(self._control, selectors.EVENT_READ)
-            while True:
+            while self._served or not self._retires:
                 ready = {key.fd for key, _ in selector.select(limits.BRIEF_S if self._unsaid else None)}
                 if readable in ready:
                     os.read(readable, 4096)
@@ -109,7 +113,11 @@ class Worker:
                     passing.send(self._control, self._unsaid)
                     self._unsaid = None
                 if self._control.fileno() in ready:
-                    self._take()
+                    try:
+                        self._take(*passing.receive(self._control))
+                    except Disconnected:
+                        self._retires = True
+                        selector.unregister(self._control)
 
     def _reap(self) -> None:
         while True:
@@ -125,8 +133,7 @@ class Worker:
                 end, self._unsaid = {**self._unsaid, **end}, None
             passing.send(self._control, end)
 
-    def _take(self) -> None:
-        message, fds = passing.receive(self._control)  # Disconnected ends this process: the guest is gone
+    def _take(self, message: dict[str, Any], fds: list[int]) -> None:
         if message["do"] == "serve":
             self._serve(message["request"], socket.socket(fileno=fds[0]))
             return
@@ -145,23 +152,27 @@ class Worker:
 
     def _serve(self, request: dict[str, Any], connection: socket.socket) -> None:
         channel = Channel(connection)
-        if not self._threads.acquire(blocking=False):
+        if len(self._served) >= limits.WORKER_THREADS_MAX:
             with contextlib.suppress(Disconnected):
                 channel.send_error(Refused("busy", f"{limits.WORKER_THREADS_MAX} file operations at once are the most"))
             channel.close()
             return
+        self._served.add(channel)
         thread = threading.Thread(target=self._serve_and_release, args=(request, channel), daemon=True)
         try:
             thread.start()
         except RuntimeError:  # no more threads
-            self._threads.release()
+            self._served.discard(channel)
             channel.close()
 
     def _serve_and_release(self, request: dict[str, Any], channel: Channel) -> None:
         try:
             serve(self._user, request, channel)
         finally:
-            self._threads.release()
+            self._served.discard(channel)
+            if self._retires:
+                with contextlib.suppress(BlockingIOError):  # it is being woken anyway
+                    os.write(self._wake_fd, b"\0")
 
 
 def _ignore(number: int, frame: object) -> None:
