@@ -29,8 +29,11 @@ def _expression(params: Params) -> re.Pattern[bytes]:
         raise Refused("invalid_argument", f"not a regular expression: {error}") from None
 
 
-def _files(user: User, params: Params) -> Iterator[tuple[str, os.stat_result]]:
-    """The regular files that are meant: one, or those below a folder whose names fit `glob`."""
+def _files(user: User, params: Params, left_out: list[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """The regular files that are meant: one, or those below a folder whose names fit `glob`.
+
+    Folders that are closed to this user, or too deep, are added to `left_out`.
+    """
     for given in texts(params, "paths") or [path(params, user.home)]:
         root = path({"path": given}, user.home)
         found = os.stat(root)
@@ -38,7 +41,7 @@ def _files(user: User, params: Params) -> Iterator[tuple[str, os.stat_result]]:
             yield root, found
             continue
         pattern = Pattern(text(params, "glob", "*", chars_max=limits.PATH_BYTES_MAX))
-        for name, below, _ in walk(root, limits.TREE_DEPTH_MAX):
+        for name, below, _ in walk(root, limits.TREE_DEPTH_MAX, skipped=left_out, too_deep=left_out):
             if modes.S_ISREG(below.st_mode) and pattern.matches(os.path.relpath(name, root)):
                 yield name, below
 
@@ -64,7 +67,8 @@ def search(user: User, params: Params, channel: Channel) -> None:
     matches_max = integer(params, "matches_max", 1000, low=1, high=limits.SEARCH_MATCHES_MAX)
     batches = Batches(channel, matches_max)
     searched = skipped = 0
-    for name, _ in _files(user, params):
+    left_out: list[str] = []
+    for name, _ in _files(user, params, left_out):
         content = _content(name)
         if content is None:
             skipped += 1
@@ -72,7 +76,7 @@ def search(user: User, params: Params, channel: Channel) -> None:
         searched += 1
         if not all(batches.add(match) for match in _matches(name, content, expression)):
             break
-    batches.end(searched=searched, skipped=skipped)
+    batches.end(searched=searched, skipped=skipped + len(left_out))
 
 
 def _lines(content: bytes) -> Iterator[bytes]:
@@ -107,7 +111,8 @@ def replace(user: User, params: Params, channel: Channel) -> None:
         replacement = replacement.replace(b"\\", b"\\\\")
     batches = Batches(channel, limits.SEARCH_MATCHES_MAX)
     total = skipped = 0
-    for name, _ in _files(user, params):
+    left_out: list[str] = []
+    for name, _ in _files(user, params, left_out):
         content = _content(name)
         if content is None:
             skipped += 1
@@ -123,4 +128,4 @@ def replace(user: User, params: Params, channel: Channel) -> None:
         total += count
         if not batches.add({"path": name, "count": count}):
             break
-    batches.end(replaced=total, skipped=skipped)
+    batches.end(replaced=total, skipped=skipped + len(left_out))

@@ -189,9 +189,9 @@ class Watch:
 
         Which of them had to be left out.
         """
-        left_out = []
+        left_out: list[str] = []
         try:
-            for name, found, _ in walk(folder, limits.TREE_DEPTH_MAX):
+            for name, found, _ in walk(folder, limits.TREE_DEPTH_MAX, too_deep=left_out):
                 is_folder = modes.S_ISDIR(found.st_mode)
                 if is_folder and not self._add_folder(name):
                     left_out.append(name)
