@@ -145,12 +145,16 @@ class Process:
                     raise Refused("wrong_state", "the process no longer reads its standard input") from None
                 raise
 
-    def write_stdin_all(self, data: bytes | memoryview, deadline_s: float) -> None:
+    def write_stdin_all(self, data: bytes | memoryview, stall_s: float) -> None:
+        """All of it, however long that takes, unless the program reads nothing at all for so long."""
         rest = memoryview(data)
+        deadline_s = time.monotonic() + stall_s
         while len(rest):
             written = self.write_stdin(rest)
             rest = rest[written:]
-            if not written:
+            if written:
+                deadline_s = time.monotonic() + stall_s
+            else:
                 fd = self.stdin_fd
                 if time.monotonic() > deadline_s:
                     raise Refused("timeout", f"the process does not read its input; {len(rest)} bytes were left")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING
 
 from atoll.guest import users
@@ -181,13 +180,13 @@ def send_stdin(agent: Agent, params: Params, channel: Channel) -> None:
     skipped = process.stdin_bytes - integer(params, "offset", process.stdin_bytes)
     if skipped < 0:
         raise Refused("wrong_state", f"the next byte of its standard input is number {process.stdin_bytes}")
-    deadline_s = time.monotonic() + (seconds(params, "timeout_s") or limits.TRANSFER_STALL_S_MAX)
+    stall_s = seconds(params, "timeout_s") or limits.TRANSFER_STALL_S_MAX
     count = 0
     for data in channel.read_upload():
         count += len(data)
         rest = memoryview(data)[skipped:]
         skipped -= len(data) - len(rest)
-        process.write_stdin_all(rest, deadline_s)
+        process.write_stdin_all(rest, stall_s)
     if flag(params, "close"):
         process.close_stdin(by_caller=True)
     channel.send_ok({"written": count, "offset": process.stdin_bytes})
