@@ -167,6 +167,7 @@ XATTR_BYTES_MAX = 64 * KIB  # XATTR_SIZE_MAX of Linux
 WATCH_FOLDERS_MAX = 8192  # inotify watches of one caller
 WATCH_WAITING_BYTES_MAX = MIB  # events for a client that does not read; then it is told that some are lost
 WATCH_MOVES_MAX = 1024  # first halves of moves that are remembered; the second half follows at once or never
+WATCH_MOVE_S = 0.05  # from the first half of a move to the second; seen: both come in one read
 WATCHERS_PER_SANDBOX_MAX = 32  # polled ones; each is a connection to the guest
 WATCHER_CHANGES_BYTES_MAX = MIB  # of what waits for a caller who polls; then the oldest go
 WATCHER_CHANGE_BYTES = 256  # what a change takes beside its path, about

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from atoll.node.guestlink import GuestLink
+from atoll.model import limits
+from atoll.node.guestlink import GuestLink, GuestStream
 from atoll.wire import guest as wire
 
 pytestmark = pytest.mark.anyio
@@ -86,3 +88,52 @@ async def test_a_folder_from_another_mount_is_watched_as_any_other(link: GuestLi
             assert isinstance(message, wire.Event)
             told.append((message.value["type"], os.path.relpath(message.value["path"], folder)))
     assert told[0] == ("created", "moved")
+
+
+async def told_until(stream: GuestStream, folder: Path, last: tuple[str, str]) -> list[tuple[str, str]]:
+    told: list[tuple[str, str]] = []
+    while last not in told:
+        message = await stream.receive()
+        assert isinstance(message, wire.Event)
+        told.append((message.value["type"], os.path.relpath(message.value["path"], folder)))
+    return told
+
+
+async def test_what_happens_in_a_folder_that_was_moved_out_is_not_told(link: GuestLink, folder: Path) -> None:
+    (folder / "a/b").mkdir(parents=True)
+    outside = folder.parent / "outside"
+    async with link.stream("file.watch", {"path": str(folder), "recursive": True}, idle_s=5) as stream:
+        await stream.receive()
+        os.rename(folder / "a", outside)
+        assert await told_until(stream, folder, ("removed", "a")) == [("moved_from", "a"), ("removed", "a")]
+        (outside / "b/secret").touch()
+        (folder / "last").touch()
+        assert await told_until(stream, folder, ("created", "last")) == [("created", "last")]
+
+
+async def test_a_folder_that_is_moved_out_and_in_again_is_watched(link: GuestLink, folder: Path) -> None:
+    """At once, under its old name, under which there is another one meanwhile."""
+    (folder / "a/b").mkdir(parents=True)
+    outside = folder.parent / "outside"
+    async with link.stream("file.watch", {"path": str(folder), "recursive": True}, idle_s=5) as stream:
+        await stream.receive()
+        os.rename(folder / "a", outside)
+        (folder / "a").mkdir()
+        (folder / "a").rmdir()
+        os.rename(outside, folder / "a")
+        await told_until(stream, folder, ("removed", "a"))
+        await told_until(stream, folder, ("created", "a/b"))
+        await asyncio.sleep(2 * limits.WATCH_MOVE_S)
+        (folder / "a/b/file").touch()
+        assert ("removed", "a") not in await told_until(stream, folder, ("created", "a/b/file"))
+
+
+async def test_a_folder_that_is_moved_within_keeps_its_watches(link: GuestLink, folder: Path) -> None:
+    (folder / "a/b").mkdir(parents=True)
+    async with link.stream("file.watch", {"path": str(folder), "recursive": True}, idle_s=5) as stream:
+        await stream.receive()
+        os.rename(folder / "a", folder / "c")
+        await asyncio.sleep(2 * limits.WATCH_MOVE_S)
+        (folder / "c/b/file").touch()
+        told = await told_until(stream, folder, ("created", "c/b/file"))
+    assert told == [("moved_from", "a"), ("moved_to", "c"), ("created", "c/b/file")]
