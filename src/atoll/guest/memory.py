@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -131,6 +132,7 @@ class MemoryGuard(threading.Thread):
         self._available = 0  # at the last look, in bytes
         self._ended: list[Ended] = []
         self._before: dict[int, int] = {}  # who had how much at the last look, by pid
+        self._reported = ""  # the last error that was told
         self._asked_s = 0.0  # when it was last asked whether there is anybody to look after
 
     def run(self) -> None:
@@ -141,13 +143,20 @@ class MemoryGuard(threading.Thread):
             try:
                 wait_s = self.check()
                 rest_s = self._rest_s()
-            except OSError:
+            except Exception as error:  # whatever it is, nobody else looks after this sandbox
+                self._report(error)
                 wait_s, rest_s = limits.MEMORY_GUARD_POLL_S_MAX, 0.0
             if rest_s:
                 # To wake up is what a look costs (seen: half a millisecond of CPU), and most sandboxes mostly rest.
                 self._stirred.wait(rest_s)
             else:
                 time.sleep(wait_s)
+
+    def _report(self, error: Exception) -> None:
+        """To the console of the sandbox, once for what happens again and again."""
+        if repr(error) != self._reported:
+            self._reported = repr(error)
+            sys.excepthook(type(error), error, error.__traceback__)
 
     def _be_alert(self) -> None:
         self._alert_until_s = time.monotonic() + limits.MEMORY_GUARD_ALERT_S

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 
 import pytest
@@ -185,3 +186,18 @@ def test_memory_that_moves_is_looked_at_whoever_else_looks() -> None:
     available[0] -= limits.MEMORY_GUARD_GROWTH_BYTES_MIN
     guard.check()
     assert guard._rest_s() == 0.0
+
+
+def test_an_error_does_not_end_the_guard_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any: what a program of the sandbox puts into /proc could be read wrongly, and then nobody would look any more."""
+    monkeypatch.setattr(limits, "MEMORY_GUARD_POLL_S_MAX", 0.01)
+    told: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, *_: told.append(kind))
+    looks = iter([ValueError("not a number")] * 3 + [KeyboardInterrupt()])
+
+    def read() -> dict[str, int]:
+        raise next(looks)
+
+    with pytest.raises(KeyboardInterrupt):  # the end of this test's guard
+        memory.MemoryGuard(set, Table(Pump()), read, list).run()
+    assert told == [ValueError]
