@@ -321,10 +321,17 @@ def touch(user: User, params: Params, channel: Channel) -> None:
     channel.send_ok(described(name, os.stat(name)))
 
 
+def _attribute(params: Params, *default: str) -> str:
+    name = text(params, "name", *default)
+    if len(os.fsencode(name)) > limits.XATTR_NAME_BYTES_MAX:
+        raise Refused("invalid_argument", f"the name of an attribute has {limits.XATTR_NAME_BYTES_MAX} bytes at most")
+    return name
+
+
 def xattr_get(user: User, params: Params, channel: Channel) -> None:
     """All attributes, or the one that is named; values in base64."""
     name = path(params, user.home)
-    wanted = text(params, "name", "")
+    wanted = _attribute(params, "")
     found = {key: os.getxattr(name, key) for key in ([wanted] if wanted else os.listxattr(name)[:1024])}
     if sum(map(len, found.values())) > limits.FRAME_BYTES_MAX // 2:
         raise Refused("too_large", f"{name}: too many attributes; ask for one by name")
@@ -333,7 +340,7 @@ def xattr_get(user: User, params: Params, channel: Channel) -> None:
 
 def xattr_set(user: User, params: Params, channel: Channel) -> None:
     """A value in base64; without one the attribute is removed."""
-    name, key = path(params, user.home), text(params, "name", chars_max=255)
+    name, key = path(params, user.home), _attribute(params)
     if params.get("value") is None:
         os.removexattr(name, key)
     else:

@@ -163,6 +163,7 @@ INCOMING_MAX = 64  # at once on a node, each with a thread; others go the usual 
 WRITE_BESIDE_BYTES = 4 * MIB  # an upload over this is worth a thread that writes while the rest arrives
 WRITE_BUFFER_BYTES = 512 * KIB  # one hand-over between the two threads
 WRITE_BUFFERS = 4  # of one upload; more did not make it faster
+XATTR_NAME_BYTES_MAX = 255  # XATTR_NAME_MAX of Linux
 XATTR_BYTES_MAX = 64 * KIB  # XATTR_SIZE_MAX of Linux
 WATCH_FOLDERS_MAX = 8192  # inotify watches of one caller
 WATCH_WAITING_BYTES_MAX = MIB  # events for a client that does not read; then it is told that some are lost
