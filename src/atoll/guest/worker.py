@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import resource
+import select
 import selectors
 import signal
 import socket
@@ -36,6 +37,9 @@ _RLIMITS = {
     "file_bytes": resource.RLIMIT_FSIZE,
 }
 
+# That may find nothing for long: only by looking do they notice that their caller has left.
+_SILENT_ONE_OFFS = frozenset({"file.search"})
+
 
 def run(user: User, job: dict[str, Any], fd: int) -> None:
     threading.stack_size(limits.THREAD_STACK_BYTES)
@@ -45,7 +49,10 @@ def run(user: User, job: dict[str, Any], fd: int) -> None:
         for number in (signal.SIGXCPU, signal.SIGALRM):
             signal.signal(number, _refuse_more)
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + limits.ONE_OFF_LAST_WORDS_S))
-        serve(user, job["request"], Channel(connection))
+        channel = Channel(connection)
+        if job["request"]["op"] in _SILENT_ONE_OFFS:
+            _mind(channel)
+        serve(user, job["request"], channel)
     else:
         Worker(user, connection).run()
 
@@ -76,12 +83,26 @@ def _refuse_more(_number: int, frame: FrameType | None) -> None:
     """Its time is over: a refusal wherever it is, but not between two halves of a frame."""
     while frame is not None:
         if frame.f_code in SENDING:
+            signal.signal(signal.SIGALRM, _refuse_more)
             signal.setitimer(signal.ITIMER_REAL, limits.ONE_OFF_LAST_WORDS_S / 20)
             return
         frame = frame.f_back
     for number in (signal.SIGXCPU, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)
     raise TimeOver(f"this took more than {limits.ONE_OFF_CPU_S_MAX} s of the processor")
+
+
+def _mind(channel: Channel) -> None:
+    """End it when its caller leaves. By a timer: a thread would not get its turn while an expression is looked for."""
+    poll = select.poll()
+    poll.register(channel.socket, select.POLLRDHUP)
+
+    def look(number: int, frame: FrameType | None) -> None:
+        if any(ready & (select.POLLRDHUP | select.POLLHUP | select.POLLERR) for _, ready in poll.poll(0)):
+            _refuse_more(number, frame)
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, limits.ONE_OFF_LOOK_S, limits.ONE_OFF_LOOK_S)
 
 
 class Worker:

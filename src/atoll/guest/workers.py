@@ -150,6 +150,16 @@ def _killed() -> Refused:
     return Refused("busy", "the process that starts programs for this user was killed; try again")
 
 
+def _parent(pid: int) -> int:
+    """0 of a process that is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            entry = tree.parse_stat(file.read(limits.KIB))
+    except OSError:
+        return 0
+    return entry.parent if entry else 0
+
+
 class Workers:
     def __init__(self, zygote: Zygote, pump: Pump, on_exit: ExitFunction, processes_max: int) -> None:
         self.processes_max = processes_max
@@ -161,6 +171,7 @@ class Workers:
         self._lock = threading.Lock()
         self._links: dict[User, WorkerLink] = {}  # the one that was asked last stands last
         self._retired: list[WorkerLink] = []
+        self._one_offs: set[int] = set()  # of which some may have ended
 
     def own_pids(self) -> set[int]:
         """Processes that are the guest itself: never listed as the user's, never ended."""
@@ -268,7 +279,13 @@ class Workers:
         self._release(link)
 
     def hand_over_one_off(self, user: User, request: dict[str, Any], fd: int) -> None:
-        self._zygote.fork(user, {"kind": "one_off", "request": request}, fd, self.processes_max)
+        job = {"kind": "one_off", "request": request}
+        with self._lock:
+            if len(self._one_offs) >= limits.ONE_OFFS_MAX:
+                self._one_offs = {pid for pid in self._one_offs if _parent(pid) == self._zygote.pid}
+            if len(self._one_offs) >= limits.ONE_OFFS_MAX:
+                raise Refused("busy", f"{limits.ONE_OFFS_MAX} searches and archives at once are the most")
+            self._one_offs.add(self._zygote.fork(user, job, fd, self.processes_max))
         self.stirred.set()
 
     def set_processes_max(self, processes_max: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +17,7 @@ from atoll.guest.pump import Pump
 from atoll.guest.users import User
 from atoll.guest.workers import WorkerLink, Workers
 from atoll.guest.zygote import Zygote
-from atoll.model import limits
+from atoll.model import errors, limits
 from atoll.node.guestlink import GuestLink, GuestStream
 from atoll.wire import guest as wire
 from tests.waiting import wait_until
@@ -94,6 +95,22 @@ async def test_a_file_operation_is_done_before_its_worker_ends(guest: Any, open_
     assert isinstance(change, wire.Event)
     assert change.value["path"] == str(open_folder / "new")
     wait_until(lambda: len(workers(guest)) <= limits.WORKERS_MAX, 5.0)
+
+
+async def test_searches_and_archives_at_once_have_a_bound(guest: Any, tmp_path: Path) -> None:
+    """Each is a process. One that has ended makes room for another."""
+    (tmp_path / "text").write_text("x" * 200)
+    endless = {"path": str(tmp_path), "pattern": "(x+x+)+y"}
+    async with AsyncExitStack() as searches:
+        for _ in range(limits.ONE_OFFS_MAX):
+            await searches.enter_async_context(guest.link.stream("file.search", endless))
+        wait_until(lambda: len(workers(guest)) >= limits.ONE_OFFS_MAX, 10.0)
+        with pytest.raises(errors.LimitExceeded) as caught:
+            await guest.link.collect("file.search", {"path": str(tmp_path), "pattern": "x"})
+        assert caught.value.code == "busy"
+    wait_until(lambda: len(workers(guest)) <= limits.WORKERS_MAX, 20.0)  # their callers have left
+    found, _ = await guest.link.collect("file.search", {"path": str(tmp_path), "pattern": "x"})
+    assert len(found) == 1
 
 
 def test_too_many_users_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
