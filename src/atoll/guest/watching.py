@@ -153,10 +153,13 @@ class Outbox:
         except OSError as error:
             raise Disconnected(str(error)) from error
 
-    def end(self) -> None:
-        """The last words, for which a client is waited for."""
+    def settle(self) -> None:
+        """All that waits, and in whole frames: whatever is said next stands behind it. The client is waited for."""
         self._channel.socket.settimeout(limits.TRANSFER_STALL_S_MAX)
         self.flush()
+
+    def end(self) -> None:
+        self.settle()
         self._channel.send_end({"reason": "removed"})
 
 
@@ -180,6 +183,15 @@ class Watch:
         self._published: set[int] = set()  # cookies of complete files on their way to their names
 
     def run(self) -> None:
+        try:
+            self._run()
+        except Disconnected:
+            raise
+        except BaseException:  # of which the client hears
+            self._outbox.settle()
+            raise
+
+    def _run(self) -> None:
         self._inotify.add(self._root)
         left_out = self._add_below(self._root, tell=False) if self._recursive else []
         self._outbox.add("watching", {"path": self._root, "folders": len(self._inotify.folders)})

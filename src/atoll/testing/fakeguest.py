@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from atoll.model import limits
@@ -250,6 +251,7 @@ class FakeStream:
     async def _messages(self) -> AsyncIterator[guest.Message]:
         if self._op in self._guest.scripts:
             for message in self._guest.scripts[self._op](self._params):
+                await anyio.lowlevel.checkpoint()  # a real one is waited for, and meanwhile its caller may leave
                 yield _checked(message)
             return
         match self._op:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
+from atoll.guest import worker
+from atoll.guest.channel import Channel
+from atoll.guest.users import User
 from atoll.model import limits
 from atoll.node.guestlink import GuestLink, GuestStream
+from atoll.wire import framing
 from atoll.wire import guest as wire
 
 pytestmark = pytest.mark.anyio
+
+ROOT = User("root", 0, 0, (0,), "/root", "/bin/sh")
 
 
 @pytest.fixture
@@ -137,3 +145,30 @@ async def test_a_folder_that_is_moved_within_keeps_its_watches(link: GuestLink, 
         (folder / "c/b/file").touch()
         told = await told_until(stream, folder, ("created", "c/b/file"))
     assert told == [("moved_from", "a"), ("moved_to", "c"), ("created", "c/b/file")]
+
+
+def test_a_failure_is_told_in_a_whole_frame_to_a_client_that_is_slow(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had not read yet stands before it, and is not cut."""
+    monkeypatch.setattr(limits, "WATCH_FOLDERS_MAX", 1)
+    ours, theirs = socket.socketpair()
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    request = {"op": "file.watch", "path": str(folder), "recursive": True}
+    served = threading.Thread(target=worker.serve, args=(ROOT, request, Channel(theirs)))
+    with ours:
+        served.start()
+        decoder, messages = framing.Decoder(), list[wire.Message]()
+        messages += [wire.parse_reply(frame) for frame in decoder.feed(ours.recv(65536))]
+        for number in range(300):
+            (folder / f"{number:0200}").touch()
+        (folder / "one too many").mkdir()
+        ours.settimeout(10)
+        while data := ours.recv(1 << 20):
+            messages += [wire.parse_reply(frame) for frame in decoder.feed(data)]
+            if isinstance(messages[-1], wire.Failure):
+                ours.shutdown(socket.SHUT_WR)
+    served.join(10)
+    assert isinstance(messages[-1], wire.Failure)
+    assert messages[-1].code == "too_large"
+    assert sum(isinstance(message, wire.Event) for message in messages) > 300
