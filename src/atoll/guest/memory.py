@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -110,10 +111,19 @@ class Ended(NamedTuple):
     until_s: float
 
 
+class Kill(NamedTuple):
+    """What is told of one that was ended, also where no caller started it."""
+
+    at: float
+    pid: int
+    name: str
+    memory_bytes: int
+
+
 class MemoryGuard(threading.Thread):
     def __init__(
         self,
-        own_pids: Callable[[], set[int]],
+        own_pids: Callable[[Iterable[tree.Entry]], set[int]],
         processes: Table,
         read: Callable[[], dict[str, int]] | None = None,
         look: Callable[[], list[tree.Entry]] = tree.snapshot,
@@ -122,6 +132,7 @@ class MemoryGuard(threading.Thread):
     ) -> None:
         super().__init__(name="memory", daemon=True)
         self.kills = 0
+        self.last_kills: deque[Kill] = deque(maxlen=limits.MEMORY_KILLS_KEPT)
         self._own_pids = own_pids
         self._processes = processes
         self._read = read or Meminfo()
@@ -177,7 +188,7 @@ class MemoryGuard(threading.Thread):
 
     def nobody(self) -> bool:
         """Whether there is no process that could be ended, so that there is nothing to look after."""
-        own = self._own_pids()
+        own = self._own_pids(())
         return not any(name.isdecimal() and int(name) not in own and name != "1" for name in os.listdir("/proc"))
 
     def check(self) -> float:
@@ -196,7 +207,7 @@ class MemoryGuard(threading.Thread):
     def _relieve(self, missing_bytes: int) -> None:
         """End who fills memory; while that of an ended one is on its way back, only those who go on with its work."""
         entries = self._look()
-        own = self._own_pids()
+        own = self._own_pids(entries)
         now_s = time.monotonic()
         self._ended = [one for one in self._ended if one.until_s > now_s]
         hogs = growing_mates(entries, self._before, self._ended, own)
@@ -219,3 +230,4 @@ class MemoryGuard(threading.Thread):
             live[owner].oom = True  # before the signal, so that its exit cannot be reported without it
         if tree.send(victim.pid, signal.SIGKILL):
             self.kills += 1
+            self.last_kills.append(Kill(time.time(), victim.pid, victim.name, victim.memory_bytes))

@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -173,10 +173,15 @@ class Workers:
         self._retired: list[WorkerLink] = []
         self._one_offs: set[int] = set()  # of which some may have ended
 
-    def own_pids(self) -> set[int]:
-        """Processes that are the guest itself: never listed as the user's, never ended."""
+    def own_pids(self, entries: Iterable[tree.Entry] = ()) -> set[int]:
+        """Processes that are the guest itself: never listed as the user's, never ended.
+
+        Where all processes are known, also those of which nobody has heard yet: a worker begins with 20 MiB, and
+        may be the largest of all.
+        """
         links = [*self._links.values(), *self._retired]
-        return {os.getpid(), self._zygote.pid, *(link.pid for link in links if link.alive)}
+        young = {entry.pid for entry in entries if entry.parent == self._zygote.pid} - self._one_offs
+        return {os.getpid(), self._zygote.pid, *(link.pid for link in links if link.alive), *young}
 
     def _engage(self, user: User) -> WorkerLink:
         """This user's worker, which does not retire before it is released."""

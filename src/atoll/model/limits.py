@@ -199,6 +199,7 @@ MEMORY_WATCH_SIGN_S = 5.0  # between two signs of life to a guard that rests
 MEMORY_WATCH_LEASES_AT_ONCE = 4  # that are being made: nobody waits for them
 MEMORY_GUARD_RETURN_S = 1.0  # how long the memory of an ended process may take to be free again
 MEMORY_GUARD_VICTIM_BYTES_MIN = 8 * MIB  # ending anything smaller frees nothing
+MEMORY_KILLS_KEPT = 16  # of those that were ended last, with their names
 MEMORY_GUARD_GROWTH_BYTES_MIN = 1 * MIB  # between two looks: who grows by this much is still filling memory
 SHELL_COMMAND_CHARS_MAX = 128 * KIB  # one command of a session; longer ones are scripts, and scripts are files
 SHELL_WORDS_BYTES_MAX = 16 * KIB  # what a session may say about the end of a command: a word, a code, a folder
