@@ -401,14 +401,14 @@ class Table:
         threading.Thread(target=tree.end_tree, args=arguments, daemon=True).start()
 
     def kill(self, process: Process) -> None:
-        self.signal_tree(process, signal.SIGKILL)
+        self.signal_tree(process.pid, signal.SIGKILL, process.mark)
 
-    def signal_tree(self, process: Process, number: int) -> None:
+    def signal_tree(self, root: int, number: int, mark: str = "") -> None:
         """To the process, its session and all that descend from it; KILL until none is left."""
         if number == signal.SIGKILL:
-            tree.kill_tree(process.pid, self.workers.own_pids(), process.mark)
+            tree.kill_tree(root, self.workers.own_pids(), mark)
             return
-        for pid in tree.Family(process.pid, self.workers.own_pids(), process.mark).look():
+        for pid in tree.Family(root, self.workers.own_pids(), mark).look():
             tree.send(pid, number)
 
     def forget_finished(self) -> None:

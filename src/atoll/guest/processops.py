@@ -161,14 +161,28 @@ def send_signal(agent: Agent, params: Params, channel: Channel) -> None:
         pid = optional_integer(params, "pid", low=2, high=2**31 - 1)
         if pid is None or pid in agent.workers.own_pids():
             raise
-        os.kill(pid, number)
+        _signal_other(agent, params, pid, number)
         channel.send_ok({"pid": pid})
         return
     if flag(params, "tree"):
-        agent.processes.signal_tree(process, number)
+        agent.processes.signal_tree(process.pid, number, process.mark)
     else:
         process.signal(number, group=flag(params, "group"))
     channel.send_ok({"pid": process.pid})
+
+
+def _signal_other(agent: Agent, params: Params, pid: int, number: int) -> None:
+    """One that some program started: it may lead no group and no session, and has no mark."""
+    if flag(params, "tree"):
+        os.kill(pid, 0)  # that it is there
+        agent.processes.signal_tree(pid, number)
+    elif flag(params, "group"):
+        group = os.getpgid(pid)
+        if group == os.getpgrp():
+            raise Refused("permission_denied", "that group is the guest's own")
+        os.killpg(group, number)
+    else:
+        os.kill(pid, number)
 
 
 def send_stdin(agent: Agent, params: Params, channel: Channel) -> None:
