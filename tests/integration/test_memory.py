@@ -33,7 +33,9 @@ def test_a_hog_is_ended_and_the_sandbox_lives_on(server: Server, memory: str, pr
         result = sandbox.commands.run(["python3", "-c", program], timeout_s=60)
         assert result.oom
         assert result.signal == 9 or program is FORKED
-        assert sandbox.metrics.now().oom_kills >= 1
+        now = sandbox.metrics.now()
+        assert now.oom_kills >= 1
+        assert now.oom_ended[-1].name == "python3"
         assert sandbox.commands.run("echo alive").stdout == "alive\n"
         assert quiet.info().running
         assert sandbox.info().state == "running"

@@ -180,7 +180,16 @@ def listening(listen: str) -> Iterator[socket.socket]:
             hint="Choose another address with --listen; port 0 takes a free one.",
         ) from error
     with listener:
+        _probe_clients(listener)
         yield listener
+
+
+def _probe_clients(listener: socket.socket) -> None:
+    """One that vanished without a word is noticed, too; connections have this from their listener."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, limits.HTTP_PROBE_AFTER_S)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, limits.HTTP_PROBE_EVERY_S)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, limits.HTTP_PROBES_MAX)
 
 
 @contextmanager

@@ -62,6 +62,18 @@ class Git:
                     return Ran(out, err, truncated)
         raise GuestFailed("the sandbox ended its answer too early")
 
+    async def address_of(self, remote: str, kind: str) -> str:
+        """What a remote is called by its owner, before any rewriting. `kind` is url, or pushurl where there is one."""
+        if gitwords.place_of(remote) is not None:
+            return remote
+        for name in dict.fromkeys((kind, "url")):
+            try:
+                ran = await self.run(["config", "-z", "--get-all", f"remote.{remote}.{name}"])
+            except Conflict:
+                continue  # there is none of this kind
+            return ran.stdout.partition("\0")[0]
+        return remote
+
     async def status(self) -> gitwords.Status:
         ran = await self.run(["status", "--porcelain=v2", "--branch", "-z"])
         return gitwords.parse_status(ran.stdout)

@@ -14,7 +14,8 @@ LOG_FORMAT = "%H%x1f%P%x1f%an%x1f%ae%x1f%ct%x1f%B%x1e"
 BRANCH_FORMAT = "%(HEAD)%1f%(refname:short)%1f%(objectname)%1f%(upstream:short)%1e"
 
 # git asks this for a user name and a password. They come from the environment of that one git: never in an argument,
-# which others can see, and never in a file.
+# which others can see, and never in a file. It is asked for one place only: not for one that a redirect, a submodule
+# or `url.*.insteadOf` leads to.
 _HELPER = (
     '!f() { test "$1" = get || exit 0; '
     'printf "username=%s\\npassword=%s\\n" "$GIT_CREDENTIAL_USERNAME" "$GIT_CREDENTIAL_PASSWORD"; }; f'
@@ -23,6 +24,9 @@ _HELPER = (
 
 # Who one is, in the address of a server that is asked over the web; also behind the name of a transport (http::http://).
 _WEB_USER = re.compile(r"(?:https?|ftps?):[/\\]*[^/?#]*@", re.IGNORECASE)
+
+# A star would be any name to git, which matches places by patterns.
+_WEB_PLACE = re.compile(r"(?:https?::)?(https?)://(?:[^/?#]*@)?([^/?#@*\s]+)(?:[/?#]|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +94,26 @@ def checked_url(url: str, what: str = "repository address") -> str:
     return url
 
 
-def environment(username: str | None = None, password: str | None = None) -> dict[str, str]:
-    """For one run of git: it never asks a person, and it answers in its own language."""
+def place_of(url: str) -> str | None:
+    """Scheme, host and port of an address over the web: what a password is for. None for all others."""
+    found = _WEB_PLACE.match(url)
+    return f"{found[1].lower()}://{found[2].lower()}" if found else None
+
+
+def environment(username: str | None = None, password: str | None = None, url: str = "") -> dict[str, str]:
+    """For one run of git: it never asks a person, and it answers in its own language. A password is for the place of
+    this address and for no other.
+    """
     variables = {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8", "GIT_PAGER": "cat"}
-    if password is not None:
+    place = place_of(url)
+    if password is not None and place is not None:
         variables |= {
             "GIT_CREDENTIAL_USERNAME": username or "",
             "GIT_CREDENTIAL_PASSWORD": password,
             "GIT_CONFIG_COUNT": "2",
             "GIT_CONFIG_KEY_0": "credential.helper",
             "GIT_CONFIG_VALUE_0": "",  # forgets the helpers that are configured, which might store what they hear
-            "GIT_CONFIG_KEY_1": "credential.helper",
+            "GIT_CONFIG_KEY_1": f"credential.{place}.helper",
             "GIT_CONFIG_VALUE_1": _HELPER,
         }
     return variables

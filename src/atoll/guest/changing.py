@@ -9,10 +9,13 @@ import os
 import shutil
 import stat as modes
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from atoll.guest import giving, users
 from atoll.guest.channel import Channel
+from atoll.guest.descent import Descent, each_below, remove_tree
 from atoll.guest.failure import Refused
 from atoll.guest.listing import Describer
 from atoll.guest.params import Params, flag, integer, optional_integer, path, text
@@ -72,9 +75,9 @@ def _move_across(source: str, target: str) -> None:
         if modes.S_ISLNK(found.st_mode):
             os.symlink(os.readlink(source), temporary)
         elif modes.S_ISDIR(found.st_mode):
-            _copy_tree(source, temporary)
+            _copy_tree(source, temporary, follow=False)
         else:
-            _copy_file(source, temporary)
+            _copy_file(source, temporary, follow=False)
         os.rename(temporary, target)
     except BaseException as error:
         _discard(temporary)
@@ -82,7 +85,7 @@ def _move_across(source: str, target: str) -> None:
             raise OSError(error.errno, error.strerror, target) from None
         raise
     if modes.S_ISDIR(found.st_mode):
-        shutil.rmtree(source)
+        remove_tree(source)
     else:
         os.unlink(source)
 
@@ -93,48 +96,91 @@ def _temporary_for(target: str) -> str:
 
 def _discard(name: str) -> None:
     if os.path.isdir(name) and not os.path.islink(name):
-        shutil.rmtree(name, ignore_errors=True)
+        remove_tree(name, leave=True)
     else:
         with suppress(OSError):
             os.unlink(name)
 
 
-def _copy_tree(source: str, target: str) -> None:
+def _copy_tree(source: str, target: str, *, follow: bool = True) -> None:
     """All that can be copied is; then the first thing that could not be is told."""
     if os.path.realpath(target).startswith(os.path.realpath(source) + "/"):
         raise Refused("invalid_argument", "a folder cannot be copied into itself")
-    failed: list[OSError] = []
-    _copy_folder(source, target, failed)
+    os.makedirs(target, exist_ok=True)
+    with Descent(source, follow=follow) as here, Descent(target, follow=True) as there:
+        failed = _Copying(here, there).run()
     if failed:
         raise next((error for error in failed if error.errno in _FULL), failed[0])
 
 
-def _copy_folder(source: str, target: str, failed: list[OSError]) -> None:
-    try:
-        os.makedirs(target, exist_ok=True)
-        with os.scandir(source) as found:
-            entries = list(found)
-    except OSError as error:
-        failed.append(error)
-        return
-    for entry in entries:
-        to = os.path.join(target, entry.name)
+class _Copying:
+    """What is in one folder, into another."""
+
+    def __init__(self, source: Descent, target: Descent) -> None:
+        self._source = source
+        self._target = target
+        self._failed: list[OSError] = []
+        self._full = False
+
+    def run(self) -> list[OSError]:
+        waiting = [self._copy_entries()]
+        while not self._full:
+            if waiting[-1]:
+                name = waiting[-1].pop()
+                if self._did(name, partial(self._go_down, name)):
+                    waiting.append(self._copy_entries())
+                continue
+            self._did("", lambda: shutil.copystat(self._source.near(), self._target.near()))
+            waiting.pop()
+            if not waiting:
+                break
+            self._source.up()
+            self._target.up()
+        return self._failed
+
+    def _copy_entries(self) -> list[str]:
+        """All but folders; which of these there are."""
+        folders: list[str] = []
+        entries: list[tuple[str, bool]] = []
+        self._did("", lambda: entries.extend(self._source.entries()))
+        for name, is_folder in entries:
+            if is_folder:
+                folders.append(name)
+            elif not self._did(name, partial(self._copy_entry, name)) and self._full:
+                return []  # nothing more would fit
+        return folders
+
+    def _copy_entry(self, name: str) -> None:
+        source, target = self._source.near(name), self._target.near(name)
+        if os.path.islink(source):
+            _copy_link(source, target)
+        else:
+            _copy_file(source, target, follow=False)
+
+    def _go_down(self, name: str) -> None:
+        was_there = os.path.isdir(self._target.near(name))
+        if not was_there:
+            os.mkdir(name, dir_fd=self._target.fd)
+        self._source.down(name)
         try:
-            if entry.is_symlink():
-                _copy_link(entry.path, to)
-            elif entry.is_dir(follow_symlinks=False):
-                _copy_folder(entry.path, to, failed)
-            else:
-                _copy_file(entry.path, to)
+            self._target.down(name, links=was_there)
+        except BaseException:
+            self._source.up()
+            raise
+
+    def _did(self, name: str, act: Callable[[], None]) -> bool:
+        """What fails is told of at the end, by its whole name."""
+        try:
+            act()
         except OSError as error:
-            failed.append(error)
-        if failed and failed[-1].errno in _FULL:
-            return  # nothing more would fit
-        del failed[1:]
-    try:
-        shutil.copystat(source, target)
-    except OSError as error:
-        failed.append(error)
+            near = isinstance(error.filename, str) and error.filename.startswith(self._target.near())
+            told = (self._target if near else self._source).path(name)
+            self._failed.append(OSError(error.errno, error.strerror, told))
+            self._full = error.errno in _FULL
+            if not self._full:
+                del self._failed[1:]
+            return False
+        return True
 
 
 def _copy_link(source: str, target: str) -> None:
@@ -147,22 +193,36 @@ def _copy_link(source: str, target: str) -> None:
         raise OSError(error.errno, error.strerror, target) from None
 
 
-def _copy_file(source: str, target: str) -> None:
+def _copy_file(source: str, target: str, *, follow: bool = True) -> None:
     """Beside the target first, so that a full disk leaves the old one intact."""
     if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
-    if not modes.S_ISREG(os.stat(source).st_mode):
-        raise OSError(errno.EINVAL, "not a regular file", source)
-    target = os.path.realpath(target)
+    if os.path.islink(target):
+        target = os.path.realpath(target)
     temporary = _temporary_for(target)
+    fd = _open_source(source, follow=follow)
     try:
-        shutil.copy2(source, temporary)
+        shutil.copy2(f"/proc/self/fd/{fd}", temporary)
         os.replace(temporary, target)
     except BaseException as error:
         _discard(temporary)
-        if isinstance(error, OSError) and temporary in (error.filename, error.filename2):
-            raise OSError(error.errno, error.strerror, target) from None
+        if isinstance(error, OSError):
+            blamed = target if temporary in (error.filename, error.filename2) else source
+            raise OSError(error.errno, error.strerror, blamed) from None
         raise
+    finally:
+        os.close(fd)
+
+
+def _open_source(source: str, *, follow: bool) -> int:
+    """A regular file, and the one that it was found to be: what takes its place is not followed."""
+    if not modes.S_ISREG(os.stat(source, follow_symlinks=follow).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", source)
+    fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW))
+    if modes.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "not a regular file", source)
 
 
 def remove(user: User, params: Params, channel: Channel) -> None:
@@ -179,7 +239,7 @@ def remove(user: User, params: Params, channel: Channel) -> None:
     if not modes.S_ISDIR(found.st_mode):
         os.unlink(name)
     elif flag(params, "recursive"):
-        shutil.rmtree(name)
+        remove_tree(name)
     else:
         os.rmdir(name)
     channel.send_ok({"removed": True})
@@ -205,11 +265,9 @@ def mkdir(user: User, params: Params, channel: Channel) -> None:
 def chmod(user: User, params: Params, channel: Channel) -> None:
     name, mode = path(params, user.home), integer(params, "mode", high=0o7777)
     os.chmod(name, mode)
-    for folder, folders, files in os.walk(name) if flag(params, "recursive") else ():
-        for entry in (*folders, *files):
-            full = os.path.join(folder, entry)
-            if not os.path.islink(full):
-                os.chmod(full, mode)
+    for folder, entry in each_below(name, follow=True) if flag(params, "recursive") else ():
+        if not modes.S_ISLNK(os.lstat(entry, dir_fd=folder).st_mode):
+            os.chmod(entry, mode, dir_fd=folder)
     channel.send_ok(described(name, os.stat(name)))
 
 
@@ -219,9 +277,8 @@ def chown(user: User, params: Params, channel: Channel) -> None:
     uid = users.look_up(params["owner"]).uid if params.get("owner") is not None else -1
     gid = _group(params["group"]) if params.get("group") is not None else -1
     os.chown(name, uid, gid, follow_symlinks=False)
-    for folder, folders, files in os.walk(name) if flag(params, "recursive") else ():
-        for entry in (*folders, *files):
-            os.chown(os.path.join(folder, entry), uid, gid, follow_symlinks=False)
+    for folder, entry in each_below(name, follow=True) if flag(params, "recursive") else ():
+        os.chown(entry, uid, gid, dir_fd=folder, follow_symlinks=False)
     channel.send_ok(described(name, os.lstat(name)))
 
 
@@ -264,10 +321,17 @@ def touch(user: User, params: Params, channel: Channel) -> None:
     channel.send_ok(described(name, os.stat(name)))
 
 
+def _attribute(params: Params, *default: str) -> str:
+    name = text(params, "name", *default)
+    if len(os.fsencode(name)) > limits.XATTR_NAME_BYTES_MAX:
+        raise Refused("invalid_argument", f"the name of an attribute has {limits.XATTR_NAME_BYTES_MAX} bytes at most")
+    return name
+
+
 def xattr_get(user: User, params: Params, channel: Channel) -> None:
     """All attributes, or the one that is named; values in base64."""
     name = path(params, user.home)
-    wanted = text(params, "name", "")
+    wanted = _attribute(params, "")
     found = {key: os.getxattr(name, key) for key in ([wanted] if wanted else os.listxattr(name)[:1024])}
     if sum(map(len, found.values())) > limits.FRAME_BYTES_MAX // 2:
         raise Refused("too_large", f"{name}: too many attributes; ask for one by name")
@@ -276,7 +340,7 @@ def xattr_get(user: User, params: Params, channel: Channel) -> None:
 
 def xattr_set(user: User, params: Params, channel: Channel) -> None:
     """A value in base64; without one the attribute is removed."""
-    name, key = path(params, user.home), text(params, "name", chars_max=255)
+    name, key = path(params, user.home), _attribute(params)
     if params.get("value") is None:
         os.removexattr(name, key)
     else:

@@ -25,6 +25,7 @@ _CODES = {
     errno.ENXIO: "invalid_argument",
     errno.EFBIG: "too_large",
     errno.E2BIG: "too_large",
+    errno.ERANGE: "invalid_argument",
     errno.EMFILE: "busy",
     errno.ENFILE: "busy",
     errno.EBUSY: "busy",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from atoll.guest.descent import each_below
 from atoll.guest.users import User
 
 
@@ -32,9 +33,9 @@ def give_open(fd: int, user: User) -> None:
 def give_all(name: str, user: User) -> None:
     """It, and all that is below it."""
     give(name, user)
-    for folder, folders, files in os.walk(name) if is_due(user) else ():
-        for entry in (*folders, *files):
-            give(os.path.join(folder, entry), user)
+    for folder, entry in each_below(name) if is_due(user) else ():
+        with suppress(OSError):
+            os.chown(entry, user.uid, user.gid, dir_fd=folder, follow_symlinks=False)
 
 
 def make_folders(name: str, user: User, *, exist_ok: bool = False) -> None:

@@ -103,12 +103,17 @@ def _mime(name: str) -> str:
 
 
 def walk(
-    root: str, depth_max: int, *, hidden: bool = True, skipped: list[str] | None = None
+    root: str,
+    depth_max: int,
+    *,
+    hidden: bool = True,
+    skipped: list[str] | None = None,
+    too_deep: list[str] | None = None,
 ) -> Iterator[tuple[str, os.stat_result, int]]:
     """Everything below a folder: folders before what they hold, names in order, links not followed.
 
     Without `hidden`, nothing whose name begins with a dot, nor what is below it. Folders that cannot be read are added
-    to `skipped`.
+    to `skipped`, and those at the greatest depth, whose content is left out, to `too_deep`.
     """
     waiting: list[tuple[str, int]] = [(root, 1)]
     while waiting:
@@ -127,8 +132,12 @@ def walk(
                 continue
             path = os.path.join(folder, name)
             yield path, status, depth
-            if depth < depth_max and modes.S_ISDIR(status.st_mode):
+            if not modes.S_ISDIR(status.st_mode):
+                continue
+            if depth < depth_max:
                 below.append((path, depth + 1))
+            elif too_deep is not None:
+                too_deep.append(path)
         waiting += reversed(below)
 
 
@@ -180,7 +189,7 @@ class Batches:
 
     def end(self, **more: object) -> None:
         self.flush()
-        self._channel.send_end({"count": self.count, "truncated": self.truncated, **more})
+        self._channel.send_end({"count": self.count, "truncated": self.truncated} | more)
 
 
 def list_folder(user: User, params: Params, channel: Channel) -> None:
@@ -191,10 +200,16 @@ def list_folder(user: User, params: Params, channel: Channel) -> None:
     entries_max = integer(params, "entries_max", limits.LIST_ENTRIES_MAX, low=1, high=limits.LIST_ENTRIES_MAX)
     batches = Batches(channel, entries_max)
     depth_max = integer(params, "depth", 1, low=1, high=limits.TREE_DEPTH_MAX)
-    for name, found, _ in walk(root, depth_max, hidden=flag(params, "hidden", True)):
+    too_deep: list[str] = []
+    for name, found, _ in walk(root, depth_max, hidden=flag(params, "hidden", True), too_deep=too_deep):
         if not batches.add(describer.entry(name, found)):
             break
-    batches.end()
+    batches.end(**_cut(batches, depth_max, too_deep))
+
+
+def _cut(batches: Batches, depth_max: int, too_deep: list[str]) -> dict[str, bool]:
+    """A list is cut where there is more than it may hold, and where there is more below than anybody may ask for."""
+    return {"truncated": batches.truncated or bool(too_deep and depth_max == limits.TREE_DEPTH_MAX)}
 
 
 def find(user: User, params: Params, channel: Channel) -> None:
@@ -205,14 +220,14 @@ def find(user: User, params: Params, channel: Channel) -> None:
     match = Pattern(pattern)
     describer = Describer()
     batches = Batches(channel, integer(params, "entries_max", 10_000, low=1, high=limits.LIST_ENTRIES_MAX))
-    for name, found, _ in walk(
-        root, integer(params, "depth", limits.TREE_DEPTH_MAX, low=1, high=limits.TREE_DEPTH_MAX)
-    ):
+    depth_max = integer(params, "depth", limits.TREE_DEPTH_MAX, low=1, high=limits.TREE_DEPTH_MAX)
+    too_deep: list[str] = []
+    for name, found, _ in walk(root, depth_max, too_deep=too_deep):
         if kind and _TYPES.get(modes.S_IFMT(found.st_mode)) != kind:
             continue
         if match.matches(os.path.relpath(name, root)) and not batches.add(describer.entry(name, found)):
             break
-    batches.end()
+    batches.end(**_cut(batches, depth_max, too_deep))
 
 
 class Pattern:

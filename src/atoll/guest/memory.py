@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -109,10 +111,19 @@ class Ended(NamedTuple):
     until_s: float
 
 
+class Kill(NamedTuple):
+    """What is told of one that was ended, also where no caller started it."""
+
+    at: float
+    pid: int
+    name: str
+    memory_bytes: int
+
+
 class MemoryGuard(threading.Thread):
     def __init__(
         self,
-        own_pids: Callable[[], set[int]],
+        own_pids: Callable[[Iterable[tree.Entry]], set[int]],
         processes: Table,
         read: Callable[[], dict[str, int]] | None = None,
         look: Callable[[], list[tree.Entry]] = tree.snapshot,
@@ -121,6 +132,7 @@ class MemoryGuard(threading.Thread):
     ) -> None:
         super().__init__(name="memory", daemon=True)
         self.kills = 0
+        self.last_kills: deque[Kill] = deque(maxlen=limits.MEMORY_KILLS_KEPT)
         self._own_pids = own_pids
         self._processes = processes
         self._read = read or Meminfo()
@@ -131,6 +143,7 @@ class MemoryGuard(threading.Thread):
         self._available = 0  # at the last look, in bytes
         self._ended: list[Ended] = []
         self._before: dict[int, int] = {}  # who had how much at the last look, by pid
+        self._reported = ""  # the last error that was told
         self._asked_s = 0.0  # when it was last asked whether there is anybody to look after
 
     def run(self) -> None:
@@ -141,13 +154,20 @@ class MemoryGuard(threading.Thread):
             try:
                 wait_s = self.check()
                 rest_s = self._rest_s()
-            except OSError:
+            except Exception as error:  # whatever it is, nobody else looks after this sandbox
+                self._report(error)
                 wait_s, rest_s = limits.MEMORY_GUARD_POLL_S_MAX, 0.0
             if rest_s:
                 # To wake up is what a look costs (seen: half a millisecond of CPU), and most sandboxes mostly rest.
                 self._stirred.wait(rest_s)
             else:
                 time.sleep(wait_s)
+
+    def _report(self, error: Exception) -> None:
+        """To the console of the sandbox, once for what happens again and again."""
+        if repr(error) != self._reported:
+            self._reported = repr(error)
+            sys.excepthook(type(error), error, error.__traceback__)
 
     def _be_alert(self) -> None:
         self._alert_until_s = time.monotonic() + limits.MEMORY_GUARD_ALERT_S
@@ -168,7 +188,7 @@ class MemoryGuard(threading.Thread):
 
     def nobody(self) -> bool:
         """Whether there is no process that could be ended, so that there is nothing to look after."""
-        own = self._own_pids()
+        own = self._own_pids(())
         return not any(name.isdecimal() and int(name) not in own and name != "1" for name in os.listdir("/proc"))
 
     def check(self) -> float:
@@ -187,7 +207,7 @@ class MemoryGuard(threading.Thread):
     def _relieve(self, missing_bytes: int) -> None:
         """End who fills memory; while that of an ended one is on its way back, only those who go on with its work."""
         entries = self._look()
-        own = self._own_pids()
+        own = self._own_pids(entries)
         now_s = time.monotonic()
         self._ended = [one for one in self._ended if one.until_s > now_s]
         hogs = growing_mates(entries, self._before, self._ended, own)
@@ -210,3 +230,4 @@ class MemoryGuard(threading.Thread):
             live[owner].oom = True  # before the signal, so that its exit cannot be reported without it
         if tree.send(victim.pid, signal.SIGKILL):
             self.kills += 1
+            self.last_kills.append(Kill(time.time(), victim.pid, victim.name, victim.memory_bytes))

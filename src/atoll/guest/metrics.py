@@ -68,6 +68,7 @@ def report(agent: Agent, params: Params, channel: Channel) -> None:
             "network_received_bytes": received,
             "network_sent_bytes": sent,
             "oom_kills": agent.memory.kills,
+            "oom_ended": [kill._asdict() for kill in list(agent.memory.last_kills)],
         }
     )
 

@@ -156,7 +156,7 @@ def _expand(root: str, names: list[str], skipped: Skipped) -> Iterator[tuple[str
 def _below(folder: str, skipped: Skipped, name: str) -> Iterator[tuple[str, str, os.stat_result]]:
     unreadable: list[str] = []
     try:
-        for below, status, _ in walk(folder, limits.TREE_DEPTH_MAX, skipped=unreadable):
+        for below, status, _ in walk(folder, limits.TREE_DEPTH_MAX, skipped=unreadable, too_deep=unreadable):
             yield below, f"{name}/{os.path.relpath(below, folder)}", status
             while unreadable:
                 skipped.add(f"{name}/{os.path.relpath(unreadable.pop(), folder)}")

@@ -145,12 +145,16 @@ class Process:
                     raise Refused("wrong_state", "the process no longer reads its standard input") from None
                 raise
 
-    def write_stdin_all(self, data: bytes | memoryview, deadline_s: float) -> None:
+    def write_stdin_all(self, data: bytes | memoryview, stall_s: float) -> None:
+        """All of it, however long that takes, unless the program reads nothing at all for so long."""
         rest = memoryview(data)
+        deadline_s = time.monotonic() + stall_s
         while len(rest):
             written = self.write_stdin(rest)
             rest = rest[written:]
-            if not written:
+            if written:
+                deadline_s = time.monotonic() + stall_s
+            else:
                 fd = self.stdin_fd
                 if time.monotonic() > deadline_s:
                     raise Refused("timeout", f"the process does not read its input; {len(rest)} bytes were left")
@@ -397,14 +401,14 @@ class Table:
         threading.Thread(target=tree.end_tree, args=arguments, daemon=True).start()
 
     def kill(self, process: Process) -> None:
-        self.signal_tree(process, signal.SIGKILL)
+        self.signal_tree(process.pid, signal.SIGKILL, process.mark)
 
-    def signal_tree(self, process: Process, number: int) -> None:
+    def signal_tree(self, root: int, number: int, mark: str = "") -> None:
         """To the process, its session and all that descend from it; KILL until none is left."""
         if number == signal.SIGKILL:
-            tree.kill_tree(process.pid, self.workers.own_pids(), process.mark)
+            tree.kill_tree(root, self.workers.own_pids(), mark)
             return
-        for pid in tree.Family(process.pid, self.workers.own_pids(), process.mark).look():
+        for pid in tree.Family(root, self.workers.own_pids(), mark).look():
             tree.send(pid, number)
 
     def forget_finished(self) -> None:

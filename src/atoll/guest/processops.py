@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING
 
 from atoll.guest import users
@@ -163,14 +162,28 @@ def send_signal(agent: Agent, params: Params, channel: Channel) -> None:
         pid = optional_integer(params, "pid", low=2, high=2**31 - 1)
         if pid is None or pid in agent.workers.own_pids():
             raise
-        os.kill(pid, number)
+        _signal_other(agent, params, pid, number)
         channel.send_ok({"pid": pid})
         return
     if flag(params, "tree"):
-        agent.processes.signal_tree(process, number)
+        agent.processes.signal_tree(process.pid, number, process.mark)
     else:
         process.signal(number, group=flag(params, "group"))
     channel.send_ok({"pid": process.pid})
+
+
+def _signal_other(agent: Agent, params: Params, pid: int, number: int) -> None:
+    """One that some program started: it may lead no group and no session, and has no mark."""
+    if flag(params, "tree"):
+        os.kill(pid, 0)  # that it is there
+        agent.processes.signal_tree(pid, number)
+    elif flag(params, "group"):
+        group = os.getpgid(pid)
+        if group == os.getpgrp():
+            raise Refused("permission_denied", "that group is the guest's own")
+        os.killpg(group, number)
+    else:
+        os.kill(pid, number)
 
 
 def send_stdin(agent: Agent, params: Params, channel: Channel) -> None:
@@ -182,13 +195,13 @@ def send_stdin(agent: Agent, params: Params, channel: Channel) -> None:
     skipped = process.stdin_bytes - integer(params, "offset", process.stdin_bytes)
     if skipped < 0:
         raise Refused("wrong_state", f"the next byte of its standard input is number {process.stdin_bytes}")
-    deadline_s = time.monotonic() + (seconds(params, "timeout_s") or limits.TRANSFER_STALL_S_MAX)
+    stall_s = seconds(params, "timeout_s") or limits.TRANSFER_STALL_S_MAX
     count = 0
     for data in channel.read_upload():
         count += len(data)
         rest = memoryview(data)[skipped:]
         skipped -= len(data) - len(rest)
-        process.write_stdin_all(rest, deadline_s)
+        process.write_stdin_all(rest, stall_s)
     if flag(params, "close"):
         process.close_stdin(by_caller=True)
     channel.send_ok({"written": count, "offset": process.stdin_bytes})

@@ -9,6 +9,7 @@ import re
 import select
 import stat as modes
 import struct
+import time
 from typing import NamedTuple
 
 from atoll.guest.channel import Channel
@@ -65,6 +66,8 @@ class Inotify:
         if self.fd < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         self.folders: dict[int, str] = {}
+        self.adds = 0
+        self._added: dict[int, int] = {}  # at which of all additions each was added last
 
     def add(self, folder: str) -> None:
         if not os.access(
@@ -78,12 +81,25 @@ class Inotify:
         if watch < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), folder)
         self.folders[watch] = folder
+        self.adds += 1
+        self._added[watch] = self.adds
 
     def rename(self, old: str, new: str) -> None:
         """Watches stay on a folder that was moved; only its name is another."""
         for watch, folder in self.folders.items():
             if folder == old or folder.startswith(old + "/"):
                 self.folders[watch] = new + folder[len(old) :]
+
+    def forget(self, watch: int) -> None:
+        self.folders.pop(watch, None)
+        self._added.pop(watch, None)
+
+    def leave(self, name: str, adds: int) -> None:
+        """A folder and all below it, but for what was added since there were so many additions."""
+        for watch, folder in list(self.folders.items()):
+            if (folder == name or folder.startswith(name + "/")) and self._added[watch] <= adds:
+                self._libc.inotify_rm_watch(self.fd, watch)
+                self.forget(watch)
 
 
 def watch(user: User, params: Params, channel: Channel) -> None:
@@ -137,11 +153,22 @@ class Outbox:
         except OSError as error:
             raise Disconnected(str(error)) from error
 
-    def end(self) -> None:
-        """The last words, for which a client is waited for."""
+    def settle(self) -> None:
+        """All that waits, and in whole frames: whatever is said next stands behind it. The client is waited for."""
         self._channel.socket.settimeout(limits.TRANSFER_STALL_S_MAX)
         self.flush()
+
+    def end(self) -> None:
+        self.settle()
         self._channel.send_end({"reason": "removed"})
+
+
+class Moved(NamedTuple):
+    """A folder on its way from one name to another, or out of sight."""
+
+    name: str
+    adds: int
+    until_s: float
 
 
 class Watch:
@@ -152,10 +179,19 @@ class Watch:
         self._outbox = Outbox(channel, root)
         self._recursive = recursive
         self._unreadable: set[str] = set()  # folders that are left out until their rights change
-        self._moved: dict[int, str] = {}  # folders on their way from one name to another, by cookie
+        self._moved: dict[int, Moved] = {}  # by cookie
         self._published: set[int] = set()  # cookies of complete files on their way to their names
 
     def run(self) -> None:
+        try:
+            self._run()
+        except Disconnected:
+            raise
+        except BaseException:  # of which the client hears
+            self._outbox.settle()
+            raise
+
+    def _run(self) -> None:
         self._inotify.add(self._root)
         left_out = self._add_below(self._root, tell=False) if self._recursive else []
         self._outbox.add("watching", {"path": self._root, "folders": len(self._inotify.folders)})
@@ -166,13 +202,31 @@ class Watch:
             self._outbox.flush()
             wanted = select.POLLIN if self._outbox.is_empty else select.POLLIN | select.POLLOUT
             poll.register(self._channel.socket, wanted)
-            for fd, ready in poll.poll():
+            for fd, ready in poll.poll(self._wait_ms()):
                 if fd == self._inotify.fd:
                     if not all(self._tell(change) for change in parse_changes(os.read(fd, 64 * limits.KIB))):
                         self._outbox.end()
                         return
                 elif ready & ~select.POLLOUT:
                     raise Disconnected("the client left")
+            self._leave_moved()
+
+    def _wait_ms(self) -> float | None:
+        """Until one that was moved must have come to its new name."""
+        first = next(iter(self._moved.values()), None)
+        return None if first is None else max(0.0, first.until_s - time.monotonic()) * 1000
+
+    def _leave_moved(self) -> None:
+        """Who did not come to a new name is out of sight: what happens in there has no name here."""
+        now_s = time.monotonic()
+        while (first := next(iter(self._moved), None)) is not None:
+            moved = self._moved[first]
+            if moved.until_s > now_s and len(self._moved) <= limits.WATCH_MOVES_MAX:
+                return
+            del self._moved[first]
+            self._inotify.leave(moved.name, moved.adds)
+            if moved.name not in self._inotify.folders.values():  # else there is another one of that name
+                self._send("removed", moved.name, True)
 
     def _add_folder(self, name: str) -> bool:
         """Whether this user may watch it; one that is gone again is no matter."""
@@ -189,9 +243,9 @@ class Watch:
 
         Which of them had to be left out.
         """
-        left_out = []
+        left_out: list[str] = []
         try:
-            for name, found, _ in walk(folder, limits.TREE_DEPTH_MAX):
+            for name, found, _ in walk(folder, limits.TREE_DEPTH_MAX, too_deep=left_out):
                 is_folder = modes.S_ISDIR(found.st_mode)
                 if is_folder and not self._add_folder(name):
                     left_out.append(name)
@@ -220,7 +274,7 @@ class Watch:
             return True
         if change.mask & (_IN_IGNORED | _IN_DELETE_SELF | _IN_UNMOUNT | _IN_MOVE_SELF):
             if change.mask & (_IN_IGNORED | _IN_UNMOUNT):
-                self._inotify.folders.pop(change.watch, None)
+                self._inotify.forget(change.watch)
             return folder != self._root
         if _TEMPORARY.fullmatch(change.name):
             if change.mask & _IN_MOVED_FROM:
@@ -252,10 +306,10 @@ class Watch:
 
     def _follow_folder(self, change: Change, name: str) -> None:
         if change.mask & _IN_MOVED_FROM:
-            _forget_many(self._moved)
-            self._moved[change.cookie] = name
+            until_s = time.monotonic() + limits.WATCH_MOVE_S
+            self._moved[change.cookie] = Moved(name, self._inotify.adds, until_s)
         elif change.mask & _IN_MOVED_TO and change.cookie in self._moved:
-            self._inotify.rename(self._moved.pop(change.cookie), name)
+            self._inotify.rename(self._moved.pop(change.cookie).name, name)
         elif change.mask & (_IN_CREATE | _IN_MOVED_TO):
             self._tell_unreadable(self._add_below(name, tell=True) if self._add_folder(name) else [name])
         elif change.mask & _IN_ATTRIB and name in self._unreadable and self._add_folder(name):
@@ -263,7 +317,7 @@ class Watch:
             self._tell_unreadable(self._add_below(name, tell=True))
 
 
-def _forget_many(waiting: dict[int, str] | set[int] | set[str]) -> None:
+def _forget_many(waiting: set[int] | set[str]) -> None:
     """Of what is waited for and may never come, as the second half of a move out of sight."""
     if len(waiting) > limits.WATCH_MOVES_MAX:
         waiting.clear()

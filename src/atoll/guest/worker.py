@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import resource
+import select
 import selectors
 import signal
 import socket
@@ -36,6 +37,9 @@ _RLIMITS = {
     "file_bytes": resource.RLIMIT_FSIZE,
 }
 
+# That may find nothing for long: only by looking do they notice that their caller has left.
+_SILENT_ONE_OFFS = frozenset({"file.search"})
+
 
 def run(user: User, job: dict[str, Any], fd: int) -> None:
     threading.stack_size(limits.THREAD_STACK_BYTES)
@@ -45,7 +49,10 @@ def run(user: User, job: dict[str, Any], fd: int) -> None:
         for number in (signal.SIGXCPU, signal.SIGALRM):
             signal.signal(number, _refuse_more)
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + limits.ONE_OFF_LAST_WORDS_S))
-        serve(user, job["request"], Channel(connection))
+        channel = Channel(connection)
+        if job["request"]["op"] in _SILENT_ONE_OFFS:
+            _mind(channel)
+        serve(user, job["request"], channel)
     else:
         Worker(user, connection).run()
 
@@ -76,6 +83,7 @@ def _refuse_more(_number: int, frame: FrameType | None) -> None:
     """Its time is over: a refusal wherever it is, but not between two halves of a frame."""
     while frame is not None:
         if frame.f_code in SENDING:
+            signal.signal(signal.SIGALRM, _refuse_more)
             signal.setitimer(signal.ITIMER_REAL, limits.ONE_OFF_LAST_WORDS_S / 20)
             return
         frame = frame.f_back
@@ -84,15 +92,32 @@ def _refuse_more(_number: int, frame: FrameType | None) -> None:
     raise TimeOver(f"this took more than {limits.ONE_OFF_CPU_S_MAX} s of the processor")
 
 
+def _mind(channel: Channel) -> None:
+    """End it when its caller leaves. By a timer: a thread would not get its turn while an expression is looked for."""
+    poll = select.poll()
+    poll.register(channel.socket, select.POLLRDHUP)
+
+    def look(number: int, frame: FrameType | None) -> None:
+        if any(ready & (select.POLLRDHUP | select.POLLHUP | select.POLLERR) for _, ready in poll.poll(0)):
+            _refuse_more(number, frame)
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, limits.ONE_OFF_LOOK_S, limits.ONE_OFF_LOOK_S)
+
+
 class Worker:
     def __init__(self, user: User, control: socket.socket) -> None:
         self._user = user
         self._control = control
-        self._threads = threading.BoundedSemaphore(limits.WORKER_THREADS_MAX)
+        self._served: set[Channel] = set()  # each by a thread
+        self._wake_fd = -1
+        self._retires = False
         self._unsaid: dict[str, Any] | None = None  # the start of a program that may end in a moment
 
     def run(self) -> None:
+        """Until the guest is gone or has nothing more for it, and what it has is done. Its programs go on."""
         readable, writable = os.pipe()
+        self._wake_fd = writable
         os.set_blocking(readable, False)
         os.set_blocking(writable, False)
         signal.signal(signal.SIGCHLD, _ignore)
@@ -100,7 +125,7 @@ class Worker:
         with selectors.DefaultSelector() as selector:
             selector.register(readable, selectors.EVENT_READ)
             selector.register(self._control, selectors.EVENT_READ)
-            while True:
+            while self._served or not self._retires:
                 ready = {key.fd for key, _ in selector.select(limits.BRIEF_S if self._unsaid else None)}
                 if readable in ready:
                     os.read(readable, 4096)
@@ -109,7 +134,11 @@ class Worker:
                     passing.send(self._control, self._unsaid)
                     self._unsaid = None
                 if self._control.fileno() in ready:
-                    self._take()
+                    try:
+                        self._take(*passing.receive(self._control))
+                    except Disconnected:
+                        self._retires = True
+                        selector.unregister(self._control)
 
     def _reap(self) -> None:
         while True:
@@ -125,8 +154,7 @@ class Worker:
                 end, self._unsaid = {**self._unsaid, **end}, None
             passing.send(self._control, end)
 
-    def _take(self) -> None:
-        message, fds = passing.receive(self._control)  # Disconnected ends this process: the guest is gone
+    def _take(self, message: dict[str, Any], fds: list[int]) -> None:
         if message["do"] == "serve":
             self._serve(message["request"], socket.socket(fileno=fds[0]))
             return
@@ -145,23 +173,27 @@ class Worker:
 
     def _serve(self, request: dict[str, Any], connection: socket.socket) -> None:
         channel = Channel(connection)
-        if not self._threads.acquire(blocking=False):
+        if len(self._served) >= limits.WORKER_THREADS_MAX:
             with contextlib.suppress(Disconnected):
                 channel.send_error(Refused("busy", f"{limits.WORKER_THREADS_MAX} file operations at once are the most"))
             channel.close()
             return
+        self._served.add(channel)
         thread = threading.Thread(target=self._serve_and_release, args=(request, channel), daemon=True)
         try:
             thread.start()
         except RuntimeError:  # no more threads
-            self._threads.release()
+            self._served.discard(channel)
             channel.close()
 
     def _serve_and_release(self, request: dict[str, Any], channel: Channel) -> None:
         try:
             serve(self._user, request, channel)
         finally:
-            self._threads.release()
+            self._served.discard(channel)
+            if self._retires:
+                with contextlib.suppress(BlockingIOError):  # it is being woken anyway
+                    os.write(self._wake_fd, b"\0")
 
 
 def _ignore(number: int, frame: object) -> None:

@@ -1,4 +1,8 @@
-"""The guest's side of its per-user workers: started when first needed, and again if killed."""
+"""The guest's side of its per-user workers: started when first needed, and again if killed.
+
+Those of the users who were last asked for are kept. Who is asked for no more retires: it ends when its last file
+operation has, and programs that it started are then children of the guest's own.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ import resource
 import socket
 import struct
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from atoll.guest import passing, tree
@@ -40,6 +46,8 @@ class WorkerLink:
     def __init__(self, connection: socket.socket, pid: int, pump: Pump, on_exit: ExitFunction) -> None:
         self.pid = pid
         self.alive = True
+        self.engaged = 0
+        """Who is about to ask it for something, or waits for an answer; counted by `Workers`."""
         self._socket = connection
         self._pump = pump
         self._on_exit = on_exit
@@ -82,6 +90,11 @@ class WorkerLink:
 
     def hand_over(self, request: dict[str, Any], fd: int) -> None:
         self._send({"do": "serve", "request": request}, [fd])
+
+    def retire(self) -> None:
+        """Nothing is asked of it any more, and nobody is about to. Its end is heard of in the pump's thread."""
+        with self._lock, suppress(OSError):  # it has ended by itself
+            self._socket.shutdown(socket.SHUT_WR)
 
     def _send(self, message: dict[str, Any], fds: Sequence[int]) -> None:
         with self._lock:
@@ -126,8 +139,8 @@ class WorkerLink:
     def _lost(self) -> None:
         self.alive = False
         self._pump.remove_reader(self._socket.fileno())
-        self._socket.close()
         with self._lock:
+            self._socket.close()
             for pending in self._pending.values():
                 pending.refusal = _killed()
                 pending.answered.set()
@@ -135,6 +148,16 @@ class WorkerLink:
 
 def _killed() -> Refused:
     return Refused("busy", "the process that starts programs for this user was killed; try again")
+
+
+def _parent(pid: int) -> int:
+    """0 of a process that is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            entry = tree.parse_stat(file.read(limits.KIB))
+    except OSError:
+        return 0
+    return entry.parent if entry else 0
 
 
 class Workers:
@@ -146,25 +169,66 @@ class Workers:
         self._pump = pump
         self._on_exit = on_exit
         self._lock = threading.Lock()
-        self._links: dict[User, WorkerLink] = {}
+        self._links: dict[User, WorkerLink] = {}  # the one that was asked last stands last
         self._retired: list[WorkerLink] = []
+        self._one_offs: set[int] = set()  # of which some may have ended
 
-    def own_pids(self) -> set[int]:
-        """Processes that are the guest itself: never listed as the user's, never ended."""
+    def own_pids(self, entries: Iterable[tree.Entry] = ()) -> set[int]:
+        """Processes that are the guest itself: never listed as the user's, never ended.
+
+        Where all processes are known, also those of which nobody has heard yet: a worker begins with 20 MiB, and
+        may be the largest of all.
+        """
         links = [*self._links.values(), *self._retired]
-        return {os.getpid(), self._zygote.pid, *(link.pid for link in links if link.alive)}
+        young = {entry.pid for entry in entries if entry.parent == self._zygote.pid} - self._one_offs
+        return {os.getpid(), self._zygote.pid, *(link.pid for link in links if link.alive), *young}
 
-    def of(self, user: User) -> WorkerLink:
+    def _engage(self, user: User) -> WorkerLink:
+        """This user's worker, which does not retire before it is released."""
+        self._await_room(user)
         with self._lock:
-            link = self._links.get(user)
+            link = self._links.pop(user, None)
             if link is None or not link.alive:
-                ours, theirs = socket.socketpair()
-                with theirs:
-                    pid = self._zygote.fork(user, {"kind": "worker"}, theirs.fileno(), self.processes_max)
-                # Not by Python, which would ask before each call whether it may be made.
-                ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
-                link = self._links[user] = WorkerLink(ours, pid, self._pump, self._on_exit)
-            return link
+                link = self._start(user)
+            self._links[user] = link
+            link.engaged += 1
+            if len(self._links) > limits.WORKERS_MAX:
+                self._retire(next(iter(self._links)))
+        return link
+
+    def _await_room(self, user: User) -> None:
+        """Those that retire have some moments to do so, where somebody comes as one user after the other."""
+        until_s = time.monotonic() + limits.WORKER_RETIRES_S
+        while user not in self._links and self._retiring() >= limits.WORKERS_RETIRING_MAX:
+            if time.monotonic() > until_s:
+                raise Refused("busy", "programs or file operations of too many users at once")
+            time.sleep(limits.WORKER_RETIRES_S / 50)
+
+    def _retiring(self) -> int:
+        with self._lock:
+            self._retired = [link for link in self._retired if link.alive]
+            return len(self._retired)
+
+    def _start(self, user: User) -> WorkerLink:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            pid = self._zygote.fork(user, {"kind": "worker"}, theirs.fileno(), self.processes_max)
+        # Not by Python, which would ask before each call whether it may be made.
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
+        return WorkerLink(ours, pid, self._pump, self._on_exit)
+
+    def _retire(self, user: User) -> None:
+        """With the lock held."""
+        link = self._links.pop(user)
+        self._retired.append(link)
+        if not link.engaged:
+            link.retire()
+
+    def _release(self, link: WorkerLink) -> None:
+        with self._lock:
+            link.engaged -= 1
+            if not link.engaged and link in self._retired:
+                link.retire()
 
     def begin(
         self, user: User, message: dict[str, Any], fds: Sequence[int], on_start: StartFunction
@@ -180,24 +244,53 @@ class Workers:
                 self._pump.call_later(limits.MEMORY_GUARD_STIR_S, self.stirred.set)
             on_start(pid, end)
 
-        link = self.of(user)
         try:
-            pending = link.begin(message, fds, started)
+            link, pending = self._begin(user, message, fds, started)
         except Disconnected:  # killed since it was last used: one more try, with a new one
-            self._forget(user)
-            link = self.of(user)
-            pending = link.begin(message, fds, started)
-        return lambda: link.wait_started(pending)
+            link, pending = self._begin(user, message, fds, started)
+
+        def wait_started() -> None:
+            try:
+                link.wait_started(pending)
+            finally:
+                self._release(link)
+
+        return wait_started
+
+    def _begin(
+        self, user: User, message: dict[str, Any], fds: Sequence[int], on_start: StartFunction
+    ) -> tuple[WorkerLink, _Pending]:
+        """Who gets these waits for the start, and then releases the worker."""
+        link = self._engage(user)
+        try:
+            return link, link.begin(message, fds, on_start)
+        except BaseException as error:
+            self._forsake(user, link, error)
+            raise
 
     def hand_over(self, user: User, request: dict[str, Any], fd: int) -> None:
         try:
-            self.of(user).hand_over(request, fd)
+            self._hand_over(user, request, fd)
         except Disconnected:
-            self._forget(user)
-            self.of(user).hand_over(request, fd)
+            self._hand_over(user, request, fd)
+
+    def _hand_over(self, user: User, request: dict[str, Any], fd: int) -> None:
+        link = self._engage(user)
+        try:
+            link.hand_over(request, fd)
+        except BaseException as error:
+            self._forsake(user, link, error)
+            raise
+        self._release(link)
 
     def hand_over_one_off(self, user: User, request: dict[str, Any], fd: int) -> None:
-        self._zygote.fork(user, {"kind": "one_off", "request": request}, fd, self.processes_max)
+        job = {"kind": "one_off", "request": request}
+        with self._lock:
+            if len(self._one_offs) >= limits.ONE_OFFS_MAX:
+                self._one_offs = {pid for pid in self._one_offs if _parent(pid) == self._zygote.pid}
+            if len(self._one_offs) >= limits.ONE_OFFS_MAX:
+                raise Refused("busy", f"{limits.ONE_OFFS_MAX} searches and archives at once are the most")
+            self._one_offs.add(self._zygote.fork(user, job, fd, self.processes_max))
         self.stirred.set()
 
     def set_processes_max(self, processes_max: int) -> None:
@@ -211,9 +304,11 @@ class Workers:
                 try:
                     resource.prlimit(link.pid, resource.RLIMIT_NPROC, (bound, bound))
                 except OSError:
-                    # It goes on until its last child has ended; the user's next program gets a new one.
-                    self._retired = [*(old for old in self._retired if old.alive), self._links.pop(user)]
+                    self._retire(user)  # the user's next program gets a new one
 
-    def _forget(self, user: User) -> None:
+    def _forsake(self, user: User, link: WorkerLink, error: BaseException) -> None:
+        """Released after an error; who cannot be reached is not asked again."""
         with self._lock:
-            self._links.pop(user, None)
+            if isinstance(error, Disconnected) and self._links.get(user) is link:
+                self._retire(user)
+        self._release(link)

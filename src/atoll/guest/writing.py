@@ -43,6 +43,8 @@ def write_many(user: User, params: Params, channel: Channel) -> None:
         except OSError as error:
             words = os.strerror(error.errno or 0)
             raise OSError(error.errno, f"{words} ({written} files were written)", error.filename) from None
+        except Refused as refused:
+            raise Refused(refused.code, f"{refused.message} ({written} files were written)") from None
         written += 1
     channel.send_ok({"written": written})
 

@@ -35,7 +35,7 @@ _RECEIVE_BYTES = 512 * limits.KIB
 class GuestStream:
     """One operation under way. One task may receive while another sends."""
 
-    def __init__(self, connection: socket.socket, idle_s: float, bytes_max: int | None) -> None:
+    def __init__(self, connection: socket.socket, idle_s: float | None, bytes_max: int | None) -> None:
         self._socket = connection
         self._loop = asyncio.get_running_loop()
         self._decoder = framing.Decoder()
@@ -81,7 +81,7 @@ class GuestStream:
 
     async def _send_all(self, data: bytes | memoryview) -> None:
         try:
-            with anyio.fail_after(min(self._idle_s, limits.TRANSFER_STALL_S_MAX)):
+            with anyio.fail_after(min(self._idle_s or limits.TRANSFER_STALL_S_MAX, limits.TRANSFER_STALL_S_MAX)):
                 await self._loop.sock_sendall(self._socket, data)
         except TimeoutError:
             raise errors.GuestFailed("the sandbox takes no more data", code="guest_stalled") from None
@@ -191,10 +191,13 @@ class GuestLink:
         op: str,
         params: dict[str, Any] | None = None,
         *,
-        idle_s: float = limits.GUEST_IDLE_S_MAX,
+        idle_s: float | None = None,
         bytes_max: int | None = None,
     ) -> AsyncIterator[GuestStream]:
-        """Start an operation; its connection ends with the block, whatever happened in it."""
+        """Start an operation; its connection ends with the block, whatever happened in it.
+
+        Without `idle_s` it may be silent for as long as an operation of its kind may.
+        """
         try:
             frame = wire.request(op, self.token, params or {})
         except framing.FrameError as error:
@@ -204,7 +207,7 @@ class GuestLink:
         connection = await self._open()
         self._open_connections.add(connection)
         try:
-            stream = GuestStream(connection, idle_s, bytes_max)
+            stream = GuestStream(connection, _silence_s(op) if idle_s is None else idle_s, bytes_max)
             await stream._send_all(frame)
             yield stream
             if stream.ended:  # the answer goes out first
@@ -294,6 +297,11 @@ class GuestLink:
         if not isinstance(message, wire.Ok):
             raise errors.GuestFailed("the sandbox answers something else", code="guest_garbage")
         return message.value
+
+
+def _silence_s(op: str) -> float | None:
+    """None where a guest that lives may rightly say nothing for ever: one that is dead is hung up on."""
+    return None if op in wire.SILENT_OPS else limits.GUEST_IDLE_S_MAX
 
 
 async def _read_reply(connection: socket.socket) -> wire.Message:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from atoll.model import limits
@@ -254,8 +255,9 @@ class FakeStream:
             for message in self._guest.scripts[self._op](self._params):
                 if isinstance(message, float):
                     await anyio.sleep(message)
-                else:
-                    yield _checked(message)
+                    continue
+                await anyio.lowlevel.checkpoint()  # a real one is waited for, and meanwhile its caller may leave
+                yield _checked(message)
             return
         match self._op:
             case "process.start":

@@ -27,6 +27,11 @@ from atoll.wire import framing
 INCOMING_FOLDER = "/.atoll/incoming"
 """Of a sandbox's disk: where the node puts large uploads for the guest to move to their place."""
 
+# What waits for something that may never happen: a program's next word or its end, a change, a port.
+SILENT_OPS = frozenset(
+    {"process.start", "process.attach", "process.wait", "shell.run", "file.watch", "ports.watch", "ports.wait"}
+)
+
 # The codes that a guest may report; a node takes no others for real.
 ERROR_CODES = frozenset(
     {

@@ -20,6 +20,7 @@ import pytest
 
 from atoll.app.serve import data_lock, listening, serve
 from atoll.app.settings import Settings, load
+from atoll.model import limits
 from atoll.model.errors import Conflict, Unavailable
 from atoll.testing.nodes import FakeNode
 from atoll.wire.node import NodePort
@@ -138,6 +139,14 @@ def test_a_port_that_is_taken_is_said() -> None:
         with listening(f"127.0.0.1:{taken.getsockname()[1]}"):
             pass
     assert caught.value.code == "cannot_listen"
+
+
+def test_a_client_that_vanished_without_a_word_is_noticed() -> None:
+    """A stream may be silent for days; the kernel asks whether somebody is there."""
+    with listening("127.0.0.1:0") as listener, socket.create_connection(listener.getsockname()):
+        with listener.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == limits.HTTP_PROBE_AFTER_S
 
 
 def test_the_server_may_open_as_many_files_as_its_limit_allows() -> None:

@@ -165,3 +165,14 @@ async def test_touch_of_folders_and_of_files_that_may_not_be_written(link: Guest
     assert (await link.call("file.touch", {"path": str(shared), "user": "nobody"}))["mtime_ns"] > 0
     assert (await link.call("file.touch", {"path": str(tmp_path / "new"), **times}))["mtime_ns"] == 10**9
     assert (tmp_path / "new").stat().st_size == 0
+
+
+@pytest.mark.parametrize("op", [changing.xattr_get, changing.xattr_set])
+def test_a_name_of_an_attribute_that_is_too_long_is_refused_by_its_bytes(tmp_path: Path, op: Any) -> None:
+    for name in ("user." + "é" * 126, "user." + "a" * 251, "user." + "a" * 70_000):
+        assert do(op, path=tmp_path, name=name, value="") == "invalid_argument"
+    assert do(op, path=tmp_path, name="user." + "é" * 125, value="") in ("ok", "not_found", "unsupported")
+
+
+def test_what_the_kernel_says_of_a_name_that_is_too_long_is_understood() -> None:
+    assert refusal(OSError(errno.ERANGE, os.strerror(errno.ERANGE))).code == "invalid_argument"

@@ -47,6 +47,21 @@ async def test_what_is_written_is_read(link: GuestLink, tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "new/folder") == ["a"]
 
 
+async def test_of_many_files_the_first_that_is_refused_says_how_many_were_written(
+    link: GuestLink, tmp_path: Path
+) -> None:
+    async with link.stream("file.write_many", {}) as stream:
+        for name in ("a", "b", "folder/", "c"):
+            await stream.send_control({"path": f"{tmp_path}/{name}"})
+            await stream.send(b"x")
+        await stream.commit()
+        with pytest.raises(errors.AtollError) as caught:
+            await stream.receive()
+    assert caught.value.code == "is_directory"
+    assert caught.value.message.endswith("(2 files were written)")
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
 async def test_a_replaced_file_keeps_owner_mode_and_link(link: GuestLink, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_bytes(b"old")

@@ -3,7 +3,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
+from collections.abc import Iterable
 
 import pytest
 
@@ -20,6 +22,10 @@ ROOT = User("root", 0, 0, (0,), "/root", "/bin/sh")
 
 def entry(pid: int, size: int, state: str = "S", session: int = 0) -> tree.Entry:
     return tree.Entry(pid, 1, pid, session or pid, state, "x", 0.0, 1, size)
+
+
+def none_own(_entries: Iterable[tree.Entry]) -> set[int]:
+    return set()
 
 
 def test_meminfo_is_read_in_bytes() -> None:
@@ -47,10 +53,12 @@ def test_the_end_is_marked_before_it_comes() -> None:
         table._started(process, child.pid, None, None)
         sizes = {"MemTotal": limits.GIB, "MemAvailable": limits.MIB}
         seen = [entry(1, 2**40), entry(child.pid, 2**30)]
-        guard = memory.MemoryGuard(set, table, lambda: sizes, lambda: seen)
+        guard = memory.MemoryGuard(none_own, table, lambda: sizes, lambda: seen)
         assert guard.check() == limits.MEMORY_GUARD_POLL_S_MIN
         assert child.wait() == -signal.SIGKILL
         assert (process.oom, guard.kills) == (True, 1)
+        [kill] = guard.last_kills
+        assert (kill.pid, kill.name, kill.memory_bytes) == (child.pid, "x", 2**30)
 
 
 def test_a_victim_that_left_its_family_is_told_of_by_its_mark() -> None:
@@ -61,7 +69,7 @@ def test_a_victim_that_left_its_family_is_told_of_by_its_mark() -> None:
     env = {"PATH": os.environ["PATH"], "ATOLL_PROCESS": "0a1b"}
     with subprocess.Popen(["sleep", "60"], start_new_session=True, env=env) as child:
         sizes = {"MemTotal": limits.GIB, "MemAvailable": limits.MIB}
-        guard = memory.MemoryGuard(set, table, lambda: sizes, lambda: [entry(child.pid, 2**30)])
+        guard = memory.MemoryGuard(none_own, table, lambda: sizes, lambda: [entry(child.pid, 2**30)])
         guard.check()
         assert child.wait() == -signal.SIGKILL
     assert process.oom
@@ -69,7 +77,7 @@ def test_a_victim_that_left_its_family_is_told_of_by_its_mark() -> None:
 
 def test_nothing_happens_while_there_is_enough() -> None:
     sizes = {"MemTotal": limits.GIB, "MemAvailable": 4 * limits.GIB}
-    guard = memory.MemoryGuard(set, Table(Pump()), lambda: sizes, lambda: [entry(2, 1)])
+    guard = memory.MemoryGuard(none_own, Table(Pump()), lambda: sizes, lambda: [entry(2, 1)])
     assert guard.check() == limits.MEMORY_GUARD_POLL_S_MAX
     assert guard.kills == 0
 
@@ -84,7 +92,7 @@ def test_memory_that_comes_back_spares_the_next() -> None:
     """The ended one's memory is not free at once."""
     sizes = {"MemTotal": limits.GIB, "MemAvailable": limits.MIB}
     seen = [entry(2**22 + 1, limits.GIB)]  # no such process
-    guard = memory.MemoryGuard(set, Table(Pump()), lambda: sizes, lambda: seen)
+    guard = memory.MemoryGuard(none_own, Table(Pump()), lambda: sizes, lambda: seen)
     guard.check()
     seen[:] = [entry(2**22 + 2, 500 * limits.MIB)]
     ended: list[tree.Entry] = []
@@ -99,7 +107,7 @@ def test_a_mate_of_an_ended_hog_that_goes_on_is_ended_too() -> None:
     hog, mate, parent, other = 2**22 + 1, 2**22 + 2, 2**22 + 3, 2**22 + 4
     mib = limits.MIB
     seen = [entry(hog, 800 * mib, session=9), entry(mate, 10 * mib, session=9), entry(parent, 30 * mib, session=9)]
-    guard = memory.MemoryGuard(set, Table(Pump()), lambda: sizes, lambda: seen)
+    guard = memory.MemoryGuard(none_own, Table(Pump()), lambda: sizes, lambda: seen)
     ended: list[int] = []
     guard._end = lambda victim, entries: ended.append(victim.pid)  # type: ignore[method-assign]
     guard.check()
@@ -111,7 +119,7 @@ def test_a_mate_of_an_ended_hog_that_goes_on_is_ended_too() -> None:
 
 def test_what_is_small_is_not_worth_ending() -> None:
     sizes = {"MemTotal": limits.GIB, "MemAvailable": limits.MIB}
-    guard = memory.MemoryGuard(set, Table(Pump()), lambda: sizes, lambda: [entry(2**22 + 1, limits.MIB)])
+    guard = memory.MemoryGuard(none_own, Table(Pump()), lambda: sizes, lambda: [entry(2**22 + 1, limits.MIB)])
     guard.check()
     assert guard.kills == 0
 
@@ -127,7 +135,7 @@ def test_it_rests_while_there_is_nobody_to_end_and_wakes_with_the_next() -> None
         looks.release()
         return {"MemTotal": limits.GIB, "MemAvailable": limits.GIB}
 
-    guard = memory.MemoryGuard(lambda: own, Table(Pump()), read, stirred=stirred)
+    guard = memory.MemoryGuard(lambda _: own, Table(Pump()), read, stirred=stirred)
     assert guard.nobody()
     guard.start()
     assert looks.acquire(timeout=5)
@@ -148,7 +156,11 @@ def guard_with_lease(lease_s: list[float]) -> tuple[memory.MemoryGuard, threadin
         looks.release()
         return {"MemTotal": limits.GIB, "MemAvailable": limits.GIB}
 
-    return memory.MemoryGuard(set, Table(Pump()), read, stirred=stirred, leased_s=lambda: lease_s[0]), looks, stirred
+    return (
+        memory.MemoryGuard(none_own, Table(Pump()), read, stirred=stirred, leased_s=lambda: lease_s[0]),
+        looks,
+        stirred,
+    )
 
 
 def test_it_rests_while_the_node_looks_and_not_a_moment_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,10 +190,25 @@ def test_a_program_that_began_is_looked_at_for_a_while_whoever_else_looks(monkey
 def test_memory_that_moves_is_looked_at_whoever_else_looks() -> None:
     available = [limits.GIB]
     sizes = lambda: {"MemTotal": limits.GIB, "MemAvailable": available[0]}  # noqa: E731
-    guard = memory.MemoryGuard(set, Table(Pump()), sizes, leased_s=lambda: 60.0)
+    guard = memory.MemoryGuard(none_own, Table(Pump()), sizes, leased_s=lambda: 60.0)
     guard.check()
     guard.check()
     assert guard._rest_s() == 60.0
     available[0] -= limits.MEMORY_GUARD_GROWTH_BYTES_MIN
     guard.check()
     assert guard._rest_s() == 0.0
+
+
+def test_an_error_does_not_end_the_guard_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any: what a program of the sandbox puts into /proc could be read wrongly, and then nobody would look any more."""
+    monkeypatch.setattr(limits, "MEMORY_GUARD_POLL_S_MAX", 0.01)
+    told: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, *_: told.append(kind))
+    looks = iter([ValueError("not a number")] * 3 + [KeyboardInterrupt()])
+
+    def read() -> dict[str, int]:
+        raise next(looks)
+
+    with pytest.raises(KeyboardInterrupt):  # the end of this test's guard
+        memory.MemoryGuard(none_own, Table(Pump()), read, list).run()
+    assert told == [ValueError]

@@ -344,7 +344,7 @@ def test_input_is_written_among_very_many_descriptors(high: Callable[[int], int]
 
     reader = threading.Timer(0.05, read)
     reader.start()
-    process.write_stdin_all(bytes(300_000), time.monotonic() + 20)
+    process.write_stdin_all(bytes(300_000), 20)
     process.close_stdin()
     reader.join()
     os.close(read_fd)
@@ -411,6 +411,37 @@ class HereAndNow:
         status = self.started.returncode = os.waitpid(pid, 0)[1]
         self._pump.call(lambda: table.exited(pid, status, 0.0))
         wait_until(lambda: all(process.exit for process in table.all()), 10)
+
+
+def test_input_may_take_longer_than_its_program_may_pause() -> None:
+    """What counts is for how long nothing at all is read, not for how long the caller has been sending."""
+    process = Process("x", Spec(["x"], {}, "/", ROOT), Budget())
+    read_fd, process.stdin_fd = os.pipe()
+    os.set_blocking(process.stdin_fd, False)
+
+    def read() -> None:
+        while os.read(read_fd, 65536):
+            time.sleep(0.05)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    began = time.monotonic()
+    process.write_stdin_all(bytes(16 * 65536), 0.3)
+    assert time.monotonic() - began > 0.3
+    process.close_stdin()
+    reader.join()
+    os.close(read_fd)
+
+
+async def test_a_program_that_does_not_read_its_input_is_waited_for_so_long(link: GuestLink) -> None:
+    started = await link.call("process.start", {"argv": ["sleep", "30"], "stdin": True, "detach": True})
+    async with link.stream("process.stdin", {"id": started["id"], "timeout_s": 0.3}) as stream:
+        await stream.send(bytes(4 * limits.PIPE_BYTES))
+        await stream.commit()
+        with pytest.raises(errors.AtollError) as caught:
+            await stream.receive()
+    assert "does not read its input" in caught.value.message
+    await link.call("process.signal", {"id": started["id"], "signal": "KILL"})
 
 
 def test_a_program_whose_caller_cannot_follow_it_after_all_is_ended_and_leaves_nothing_behind() -> None:

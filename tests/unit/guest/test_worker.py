@@ -69,6 +69,20 @@ def test_work_that_takes_too_long_is_refused_and_says_so(tmp_path: Path) -> None
             assert program.wait(20) == 0
 
 
+def test_a_search_whose_caller_leaves_ends(tmp_path: Path) -> None:
+    """Also in the middle of an expression that has no end."""
+    (tmp_path / "text").write_text("x" * 200)
+    ours, theirs = socket.socketpair()
+    fd = theirs.fileno()
+    patient = _RUNAWAY.replace("CPU_S_MAX = 1", "CPU_S_MAX = 60; limits.ONE_OFF_LOOK_S = 0.05")
+    with ours, subprocess.Popen([sys.executable, "-c", patient, str(fd), str(tmp_path)], pass_fds=[fd]) as program:
+        theirs.close()
+        with pytest.raises(subprocess.TimeoutExpired):
+            program.wait(1.0)
+        ours.close()
+        assert program.wait(10) == 0
+
+
 def test_a_frame_is_not_cut_by_the_refusal() -> None:
     """The signal comes while the client takes nothing: the frame is sent to its end first."""
     ours, theirs = socket.socketpair()

@@ -111,6 +111,39 @@ async def test_silence_is_bounded() -> None:
         assert time.monotonic() - began < 0.45
 
 
+@pytest.mark.parametrize("op", sorted(wire.SILENT_OPS))
+async def test_what_may_rightly_be_silent_is_waited_for(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that prints nothing, a folder in which nothing changes: their guest lives, which others look after."""
+    monkeypatch.setattr(limits, "GUEST_IDLE_S_MAX", 0.05)
+
+    def end_late(connection: socket.socket) -> None:
+        time.sleep(0.2)
+        connection.sendall(wire.control({"end": {"code": 0}}))
+
+    with guest_that(end_late) as link:
+        async with link.stream(op) as stream:
+            assert await stream.receive() == wire.End({"code": 0})
+
+
+async def test_what_has_work_to_do_may_not_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GUEST_IDLE_S_MAX", 0.05)
+    with guest_that(lambda connection: time.sleep(0.2)) as link:
+        async with link.stream("file.pack") as stream:
+            with pytest.raises(errors.GuestFailed) as caught:
+                await stream.receive()
+    assert caught.value.code == "guest_timeout"
+
+
+async def test_a_silent_stream_ends_when_its_guest_is_given_up() -> None:
+    """Then nothing comes on its connection any more, not even its end."""
+    with guest_that(lambda connection: time.sleep(0.3)) as link:
+        async with link.stream("process.attach") as stream:
+            asyncio.get_running_loop().call_later(0.05, link.hang_up)
+            with pytest.raises(errors.GuestFailed) as caught:
+                await stream.receive()
+    assert caught.value.code == "guest_lost"
+
+
 async def test_dripping_does_not_extend_the_time() -> None:
     def drip(connection: socket.socket) -> None:
         for byte in wire.control({"ok": {"a": "x" * 1000}}):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 
 from atoll.api.endpoint import Call, Endpoint, Nothing
-from atoll.api.v1 import filewords
+from atoll.api.stream import until_disconnected
+from atoll.api.v1 import filewords, guestwords
 from atoll.api.v1.files import FILE_ERRORS, PATH, FileQuery, file_ask, file_params
 from atoll.model import limits
 from atoll.model.errors import DeadlineExceeded, OutOfSpace, TooLarge
@@ -35,9 +36,17 @@ async def search(call: Call[FileSearch, Nothing]) -> FileMatchList:
     params = file_params(call.body)
     params["matches_max"] = params.pop("limit")
     sandbox = await call.control.guest(call.principal, call.path["sandbox"])
-    async with sandbox.stream("file.search", params) as stream:
-        found, end = await filewords.collected(stream, filewords.match, limits.SEARCH_MATCHES_MAX)
-    return FileMatchList(items=found, searched=end.searched, skipped=end.skipped, truncated=end.truncated)
+    answers: list[FileMatchList] = []
+
+    async def work() -> None:
+        async with sandbox.stream("file.search", params) as stream:
+            found, end = await filewords.collected(stream, filewords.match, limits.SEARCH_MATCHES_MAX)
+        answers.append(FileMatchList(items=found, searched=end.searched, skipped=end.skipped, truncated=end.truncated))
+
+    await until_disconnected(call.receive, work)
+    if not answers:
+        raise guestwords.ended_early()
+    return answers[0]
 
 
 async def replace(call: Call[FileReplace, Nothing]) -> FileReplacementList:

@@ -71,7 +71,7 @@ async def clone(call: Call[GitClone, Nothing]) -> GitDone:
     options = ["--branch", gitwords.named(body.branch, "branch")] if body.branch else []
     if body.depth is not None:
         options += ["--depth", str(max(1, body.depth))]
-    env = gitwords.environment(body.username, body.password)
+    env = gitwords.environment(body.username, body.password, url)
     arguments = ["clone", "--no-progress", *options, "--", url, gitwords.named(path, "folder")]
     ran = await (await _at(call, None, body.user)).run(arguments, env=env, timeout_s=body.timeout_s)
     return await _done(await _at(call, path, body.user), path, ran.stderr)
@@ -145,22 +145,22 @@ async def branch(call: Call[GitBranchChange, Nothing]) -> GitDone:
 
 
 async def pull(call: Call[GitSync, Nothing]) -> GitDone:
-    return await _sync(call, ["pull", "--no-progress", "--no-edit", *(["--force"] if call.body.force else [])])
+    return await _sync(call, "url", ["pull", "--no-progress", "--no-edit", *(["--force"] if call.body.force else [])])
 
 
 async def push(call: Call[GitSync, Nothing]) -> GitDone:
     flags = (["--force"] if call.body.force else []) + (["--set-upstream"] if call.body.set_upstream else [])
-    return await _sync(call, ["push", "--no-progress", *flags])
+    return await _sync(call, "pushurl", ["push", "--no-progress", *flags])
 
 
-async def _sync(call: Call[GitSync, Nothing], arguments: list[str]) -> GitDone:
+async def _sync(call: Call[GitSync, Nothing], kind: str, arguments: list[str]) -> GitDone:
     body = call.body
     git = await _at(call, body.path, body.user)
     which = [gitwords.named(body.branch, "branch")] if body.branch else []
-    env = gitwords.environment(body.username, body.password)
-    ran = await git.run(
-        [*arguments, "--", gitwords.checked_url(body.remote, "remote"), *which], env=env, timeout_s=body.timeout_s
-    )
+    remote = gitwords.checked_url(body.remote, "remote")
+    url = await git.address_of(remote, kind) if body.password is not None else ""
+    env = gitwords.environment(body.username, body.password, url)
+    ran = await git.run([*arguments, "--", remote, *which], env=env, timeout_s=body.timeout_s)
     return await _done(git, body.path, ran.stdout + ran.stderr)
 
 

@@ -12,7 +12,7 @@ from atoll.model import limits
 from atoll.model.resources import Resources
 from atoll.model.usage import Sample
 from atoll.wire import codec
-from atoll.wire.public import MetricsView, PortClosed, PortView, ProcessUsage, ShellExited
+from atoll.wire.public import MetricsView, OomEnded, PortClosed, PortView, ProcessUsage, ShellExited
 
 _Text = Annotated[str, Meta(max_length=limits.PATH_BYTES_MAX)]
 _Pid = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -49,6 +49,13 @@ class _Ports(msgspec.Struct):
     ports: Annotated[list[_Listening], Meta(max_length=4096)]
 
 
+class _OomEnded(msgspec.Struct):
+    at: Annotated[float, Meta(ge=0, le=253_000_000_000)]
+    pid: _Pid
+    name: Annotated[str, Meta(max_length=64)]
+    memory_bytes: _Count
+
+
 class _Metrics(msgspec.Struct):
     at: Annotated[float, Meta(ge=0, le=253_000_000_000)]
     cpu_count: Annotated[int, Meta(ge=1, le=65536)]
@@ -61,6 +68,7 @@ class _Metrics(msgspec.Struct):
     network_received_bytes: _Count
     network_sent_bytes: _Count
     oom_kills: _Count
+    oom_ended: Annotated[list[_OomEnded], Meta(max_length=limits.MEMORY_KILLS_KEPT)] = []
 
 
 class _Usage(msgspec.Struct):
@@ -129,6 +137,10 @@ def metrics(value: Any, resources: Resources, used: Sample) -> MetricsView:
         network_received_bytes=words.network_received_bytes,
         network_sent_bytes=words.network_sent_bytes,
         oom_kills=words.oom_kills,
+        oom_ended=[
+            OomEnded(at=moment(ended.at), pid=ended.pid, name=ended.name, memory_bytes=ended.memory_bytes)
+            for ended in words.oom_ended
+        ],
     )
 
 

@@ -87,6 +87,7 @@ from atoll.wire.public.git import GitSync as GitSync
 from atoll.wire.public.metrics import MetricsHistory as MetricsHistory
 from atoll.wire.public.metrics import MetricsSample as MetricsSample
 from atoll.wire.public.metrics import MetricsView as MetricsView
+from atoll.wire.public.metrics import OomEnded as OomEnded
 from atoll.wire.public.metrics import ProcessUsage as ProcessUsage
 from atoll.wire.public.metrics import ProcessUsageList as ProcessUsageList
 from atoll.wire.public.nodes import NodeView as NodeView

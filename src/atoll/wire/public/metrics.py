@@ -7,6 +7,15 @@ from datetime import datetime
 from atoll.wire.public.base import Answer
 
 
+class OomEnded(Answer):
+    """A process that the memory guard has ended, and how much it had."""
+
+    at: datetime
+    pid: int
+    name: str
+    memory_bytes: int
+
+
 class MetricsView(Answer):
     """What a sandbox uses now: as its own kernel counts, but CPU time and disk, which are as the machine counts."""
 
@@ -23,6 +32,8 @@ class MetricsView(Answer):
     network_received_bytes: int
     network_sent_bytes: int
     oom_kills: int
+    oom_ended: list[OomEnded] = []
+    """The last of them, oldest first."""
 
 
 class ProcessUsage(Answer):

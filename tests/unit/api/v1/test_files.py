@@ -145,6 +145,19 @@ async def test_a_reader_who_leaves_ends_the_download(inside: Any) -> None:
     assert inside.guest.streams == 0
 
 
+async def test_a_caller_who_leaves_ends_the_search(inside: Any) -> None:
+    def endless(_: dict[str, Any]) -> Any:
+        while True:
+            yield guest.Event({"type": "entries", "entries": []})
+
+    inside.guest.scripts["file.search"] = endless
+    gone = anyio.Event()
+    gone.set()
+    with anyio.fail_after(5):
+        await inside.ask("POST", "~/files/search", {"path": "/", "pattern": "x"}, gone=gone)
+    assert inside.guest.streams == 0
+
+
 @pytest.mark.parametrize(
     "lie",
     [
