@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,9 @@ import pytest
 
 from atoll.model import ids
 from atoll.model.errors import Conflict
+from atoll.node.disks import compare
 from atoll.node.snapshots import Snapshots
+from atoll.wire.node import DiskChanges
 
 pytestmark = pytest.mark.anyio
 
@@ -84,3 +87,32 @@ async def test_a_paused_sandbox_whose_image_is_damaged_is_still_one_and_sleeps_i
     snapshots.recover()
     assert snapshots.paused == {sandbox_id: new}
     assert removed == [old]
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+async def test_a_comparison_looks_at_a_copy_that_nobody_else_touches(
+    asleep: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whoever sleeps may wake meanwhile, be written to, and lose the image that it slept in."""
+    taken: dict[str, Path] = {}
+    images = SimpleNamespace(
+        find=lambda image_id: SimpleNamespace(id=image_id),
+        disk_path=lambda image_id: tmp_path / image_id,
+        disk_take=lambda image_id, source: taken.setdefault(image_id, source),
+        remove=lambda image_id: taken.pop(image_id, None),
+    )
+    host: Any = SimpleNamespace(images=images, pool=SimpleNamespace(disk_path=lambda box_id: tmp_path / box_id))
+    instances: Any = {"sandbox": SimpleNamespace(entry=SimpleNamespace(box_id="box"))}
+    snapshots = Snapshots(host, cast(Any, None), instances, cast(Any, None))
+    if asleep:
+        snapshots.paused["sandbox"] = "pause"
+
+    def changes(before: Path, after: Path, _look: Any) -> DiskChanges:
+        assert before == tmp_path / "before"
+        assert taken == {after.name: tmp_path / ("pause" if asleep else "box")}
+        assert not snapshots._in_use["pause"], "it may wake, and its image go"
+        return DiskChanges([])
+
+    monkeypatch.setattr(compare, "changes", changes)
+    assert await snapshots.diff("before", "sandbox") == DiskChanges([])
+    assert taken == {}
