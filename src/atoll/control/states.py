@@ -201,6 +201,7 @@ class States:
             sandbox = await self._ledger.find(principal.owner, sandbox.id)
             order = replace(order_of(sandbox), image=snapshot.id)
             if sandbox.state is State.PAUSED:
+                await self._metering.check_budget(sandbox)
                 return await self._restore(sandbox, principal, order, None)
             sandbox = await self._resume(sandbox, principal, None)
             with anyio.CancelScope(shield=True):
