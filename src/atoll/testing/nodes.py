@@ -110,6 +110,7 @@ class FakeNode(FakeNetwork, FakeVolumes):
     async def sandbox_create(self, order: SandboxOrder) -> SandboxStarted:
         if order.sandbox_id in self.guests or order.sandbox_id in self.creating:
             raise Conflict("this sandbox exists already", code="sandbox_exists")
+        self._check_volumes(order.volumes)
         self.orders.append(order)
         self.creating.add(order.sandbox_id)
         try:
