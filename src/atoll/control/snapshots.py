@@ -196,7 +196,13 @@ class Snapshots:
         sandbox = await self._ledger.find(principal.owner, sandbox_reference)
         if sandbox.state is not State.RUNNING:
             sandbox = await self._states.awake(sandbox)
-        size_bytes = await self._node.image_file_restore(snapshot.id, sandbox.id, path)
+        try:
+            size_bytes = await self._node.image_file_restore(snapshot.id, sandbox.id, path)
+        except Conflict as error:  # it fell asleep in between
+            if error.code != "asleep":
+                raise
+            sandbox = await self._states.awake(sandbox)
+            size_bytes = await self._node.image_file_restore(snapshot.id, sandbox.id, path)
         detail = {"snapshot": snapshot.id, "path": path}
         self._events.report(self._events.of(principal, "snapshot.file_restored", target=sandbox.id, detail=detail))
         return size_bytes

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
-import stat
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 import anyio
 import structlog
@@ -26,6 +23,7 @@ import structlog
 from atoll.model import ids, limits
 from atoll.model.errors import AtollError, Conflict, NotFound
 from atoll.node.disks import compare, space
+from atoll.node.disks.original import original_open
 from atoll.node.disks.pool import meaning, wanting_room
 from atoll.node.ending import demolish
 from atoll.node.host import Host
@@ -33,6 +31,7 @@ from atoll.node.imagelook import looking
 from atoll.node.images import Image, cpu_features, restore_refusal
 from atoll.node.instance import Instance
 from atoll.node.journal import Entry
+from atoll.node.putback import put_back
 from atoll.node.spares import Spares
 from atoll.node.steps import Steps
 from atoll.node.walks import Walks
@@ -183,18 +182,21 @@ class Snapshots:
         return Space(disk.own_bytes + memory.own_bytes, disk.shared_bytes + memory.shared_bytes)
 
     async def file_restore(self, image_id: str, sandbox_id: str, path: str) -> int:
-        """One file of an image, written into a running sandbox with its owner and rights."""
+        """One file of an image, put into a running sandbox as it was. Who deletes the image does not wait for it.
+
+        Conflict (asleep) if the sandbox is in standby.
+        """
         instance = self._instance(sandbox_id)
+        if instance.frozen:
+            raise Conflict("the sandbox is in standby", code="asleep")
         self._host.images.find(image_id)
         with self.using(image_id):
-            fd = await asyncio.to_thread(compare.file_open, self._host.images.disk_path(image_id), path)
-            with os.fdopen(fd, "rb", buffering=0) as file:
-                status = os.fstat(fd)
-                params = {"path": path, "user": "root", "mode": stat.S_IMODE(status.st_mode) & 0o777, "parents": True}
-                await instance.guest.upload("file.write", params, _chunks(file))
-        owner = {"path": path, "owner": status.st_uid, "group": status.st_gid, "user": "root"}
-        await instance.guest.call("file.chown", owner)
-        return status.st_size
+            found = await asyncio.to_thread(original_open, self._host.images.disk_path(image_id), path)
+        await put_back(instance, path, found)
+        return found.size_bytes
+
+    def in_use(self, image_id: str) -> bool:
+        return self._in_use[image_id] > 0
 
     @contextlib.contextmanager
     def using(self, image_id: str) -> Iterator[None]:
@@ -386,8 +388,3 @@ class Snapshots:
             return self._instances[sandbox_id]
         except KeyError:
             raise NotFound("there is no such sandbox here", code="sandbox_not_found") from None
-
-
-async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
-    while chunk := await asyncio.to_thread(file.read, limits.UPLOAD_CHUNK_BYTES):
-        yield chunk

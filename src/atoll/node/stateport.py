@@ -166,7 +166,14 @@ class StatePort(ABC):
         return await self._snapshots.file_restore(image_id, sandbox_id, path)
 
     async def image_remove(self, image_id: str) -> None:
-        await self._snapshots.remove(image_id)
+        """One that somebody uses goes as soon as nobody does: a slow user holds up neither its caller nor expiry.
+
+        It is off the record by now, so if the server ends before that the next start removes it.
+        """
+        if self._snapshots.in_use(image_id):
+            self._tasks.start_soon(safely, self._snapshots.remove, image_id)
+        else:
+            await self._snapshots.remove(image_id)
 
     def image_ids(self) -> frozenset[str]:
         return self._snapshots.known()

@@ -220,3 +220,24 @@ async def test_forks_that_were_made_are_told_of_though_their_image_cannot_be_tak
     snapshots.discard = discard
     await snapshots.take(world.me, sandbox.id, SnapshotSpec())
     assert len(world.node.image_ids()) == 1, "what the fork was made from is gone"
+
+
+async def test_a_file_is_put_back_also_where_the_sandbox_falls_asleep_in_that_moment(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+    snapshot = await world.control.snapshots.take(world.me, sandbox.id, SnapshotSpec())
+    restore = world.node.image_file_restore
+
+    async def asleep_first(*arguments: str) -> int:
+        if not world.node.frozen and not tried:
+            tried.append(1)
+            await world.control.states.standby(world.me, sandbox.id)
+            raise Conflict("the sandbox is in standby", code="asleep")
+        assert not world.node.frozen
+        return int(await restore(*arguments))
+
+    tried: list[int] = []
+    monkeypatch.setattr(world.node, "image_file_restore", asleep_first)
+    assert await world.control.snapshots.file_restore(world.me, snapshot.id, sandbox.id, "/a")
+    assert (await world.control.sandbox_get(world.me, sandbox.id)).state is State.RUNNING

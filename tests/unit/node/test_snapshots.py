@@ -12,6 +12,7 @@ import pytest
 
 from atoll.model import ids
 from atoll.model.errors import Conflict
+from atoll.node.activity import Activity
 from atoll.node.disks import compare
 from atoll.node.snapshots import Snapshots
 from atoll.wire.node import DiskChanges
@@ -116,3 +117,28 @@ async def test_a_comparison_looks_at_a_copy_that_nobody_else_touches(
     monkeypatch.setattr(compare, "changes", changes)
     assert await snapshots.diff("before", "sandbox") == DiskChanges([])
     assert taken == {}
+
+
+async def test_who_puts_a_file_back_slowly_holds_no_image(tmp_path: Path) -> None:
+    """Its open file is enough. The call counts as work of the sandbox, and one in standby has to be woken for it."""
+    (tmp_path / "file").write_bytes(b"four")
+    images = SimpleNamespace(find=lambda _: None, disk_path=lambda _: tmp_path)
+    host: Any = SimpleNamespace(images=images)
+    activity = Activity(lambda: False)
+    got: list[bytes] = []
+
+    class Guest:
+        async def upload(self, op: str, params: dict[str, Any], chunks: Any) -> None:
+            assert (op, params["path"]) == ("file.put_back", "/file")
+            assert not snapshots.in_use("image")
+            assert activity._calls == 1
+            got.extend([chunk async for chunk in chunks])
+
+    instance = SimpleNamespace(frozen=True, activity=activity, guest=Guest(), guest_is_ours=lambda: True)
+    snapshots = Snapshots(host, cast(Any, None), cast(Any, {"sandbox": instance}), cast(Any, None))
+    with pytest.raises(Conflict) as refused:
+        await snapshots.file_restore("image", "sandbox", "/file")
+    assert refused.value.code == "asleep"
+    instance.frozen = False
+    assert await snapshots.file_restore("image", "sandbox", "/file") == 4
+    assert (got, activity._calls) == ([b"four"], 0)

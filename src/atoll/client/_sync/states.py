@@ -111,7 +111,9 @@ class States:
             sb.restore_file(snap, "/home/user/a.txt")
         """
         body = FileRestore(snapshot=exchange.snapshot_id(snapshot), path=path)
-        restored = self._transport.call("POST", f"{self._path}/restore", FileRestored, body)
+        restored = self._transport.call(
+            "POST", f"{self._path}/restore", FileRestored, body, read_s=limits.CLIENT_STATE_S_MAX
+        )
         return restored.size
 
     def fork(self: Self, count: int = 1, *, timeout_s: float | None = None, partial: bool = False) -> Forks[Self]:
@@ -124,9 +126,7 @@ class States:
             a, b = sb.fork(2)
         """
         body = SandboxFork(count=count, timeout_s=timeout_s)
-        made = self._transport.call(
-            "POST", f"{self._path}/fork", ForkList, body, read_s=limits.CLIENT_STATE_S_MAX
-        )
+        made = self._transport.call("POST", f"{self._path}/fork", ForkList, body, read_s=limits.CLIENT_STATE_S_MAX)
         problems = [exchange.problem_error(item.problem) for item in made.items if item.problem is not None]
         views = [item.sandbox for item in made.items if item.sandbox is not None]
         if problems and not (partial and views):
@@ -136,9 +136,7 @@ class States:
         copies = [type(self)(Transport.acquire(self._transport.config), view) for view in views]
         return Forks(copies, problems)
 
-    def _change(
-        self, verb: str, body: SandboxPause | SandboxResume | SandboxRollback | None = None
-    ) -> SandboxView:
+    def _change(self, verb: str, body: SandboxPause | SandboxResume | SandboxRollback | None = None) -> SandboxView:
         self._view = self._transport.call(
             "POST", f"{self._path}/{verb}", SandboxView, body, read_s=limits.CLIENT_STATE_S_MAX
         )

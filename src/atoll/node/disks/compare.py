@@ -1,4 +1,4 @@
-"""What differs between two disks: files added, changed and removed; and one file of a disk, opened safely.
+"""What differs between two disks: files added, changed and removed.
 
 What is on these disks was put there by a guest: names are bytes, links lead anywhere. Nothing is ever followed; each
 folder is opened relative to the one above it.
@@ -12,11 +12,11 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import BinaryIO
 
 from atoll.model import limits
-from atoll.model.errors import InvalidArgument, NotFound, TooLarge
+from atoll.model.errors import TooLarge
 from atoll.node.disks.folders import Names
 from atoll.wire.node import DiskChange, DiskChanges
 
@@ -173,27 +173,3 @@ def _change(path: bytes, was: _Entry | None, now: _Entry | None) -> DiskChange:
     change = "changed" if was and now else ("added" if now else "removed")
     kind = _KINDS.get(stat.S_IFMT(entry.status.st_mode), "other")
     return DiskChange(os.fsdecode(path), change, kind, entry.status.st_size)
-
-
-def file_open(root: Path, path: str) -> int:
-    """The descriptor of a regular file on a disk; a path that leads over a link is refused."""
-    parts = PurePosixPath(path).parts[1:]
-    if not path.startswith("/") or not parts or ".." in parts or "\0" in path:
-        raise InvalidArgument(f"{path[:80]!r} is not the absolute path of a file", code="invalid_argument")
-    folder = os.open(root, _FOLDER)
-    try:
-        for part in parts[:-1]:
-            below = os.open(part, _FOLDER, dir_fd=folder)
-            os.close(folder)
-            folder = below
-        fd = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except FileNotFoundError:
-        raise NotFound(f"there is no {path[:200]!r} in the snapshot", code="not_found") from None
-    except OSError as error:
-        raise InvalidArgument(f"{path[:200]!r} is not a file of its own", code="invalid_argument") from error
-    finally:
-        os.close(folder)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise InvalidArgument(f"{path[:200]!r} is not a regular file", code="invalid_argument")
-    return fd

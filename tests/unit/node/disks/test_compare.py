@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from atoll.model import limits
-from atoll.model.errors import InvalidArgument, NotFound, TooLarge
-from atoll.node.disks.compare import changes, differences, file_open
+from atoll.model.errors import TooLarge
+from atoll.node.disks.compare import changes, differences
 
 
 @pytest.fixture
@@ -104,20 +104,6 @@ def test_names_that_are_not_text(before: Path, tmp_path: Path) -> None:
     (Path(os.fsdecode(os.fsencode(after) + b"/\xff"))).write_text("x")
     (only,) = differences(before, after)
     assert os.fsencode(only.path) == b"/\xff"
-
-
-def test_only_files_of_the_disk_itself_are_opened(before: Path) -> None:
-    fd = file_open(before, "/folder/deep/gone")
-    assert os.read(fd, 10) == b"x"
-    os.close(fd)
-    for path in ("/link", "/way/passwd", "/folder", "same", "/", "/../same"):
-        with pytest.raises(InvalidArgument):
-            file_open(before, path)
-    with pytest.raises(NotFound):
-        file_open(before, "/nothing")
-    os.mkfifo(before / "pipe")
-    with pytest.raises(InvalidArgument):
-        file_open(before, "/pipe")
 
 
 def test_a_folder_of_endless_names_is_refused_while_it_is_read(
