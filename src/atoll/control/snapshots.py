@@ -145,6 +145,9 @@ class Snapshots:
             except BaseException:
                 await self.give_up(snapshot.id)
                 raise
+            finally:
+                if sandbox.state is State.STANDBY:
+                    await self._states.stand_still_again(sandbox)
         if snapshot.expires_at is not None:
             self.expiry_changed()
         return snapshot

@@ -114,8 +114,15 @@ class Snapshots:
             return await instance.capture(image_id, memory=memory, passing=passing)
         finally:
             if frozen and not instance.ending:
-                with anyio.CancelScope(shield=True):
-                    await instance.freeze()
+                await self._freeze_again(instance)
+
+    async def _freeze_again(self, instance: Instance) -> None:
+        """The image is whole whether or not this works; its caller tries once more, and knows what is on record."""
+        try:
+            with anyio.CancelScope(shield=True):
+                await instance.freeze()
+        except AtollError as error:
+            log.error("a sandbox goes on", box=instance.entry.box_id, error=repr(error), detail=error.detail)
 
     async def remove(self, image_id: str) -> None:
         """Once nobody is being made from it. Those that were made from it have all that they need. Idempotent."""

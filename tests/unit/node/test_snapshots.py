@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from atoll.model import ids
-from atoll.model.errors import Conflict
+from atoll.model.errors import Conflict, Internal
 from atoll.node.activity import Activity
 from atoll.node.disks import compare
 from atoll.node.snapshots import Snapshots
@@ -142,3 +142,28 @@ async def test_who_puts_a_file_back_slowly_holds_no_image(tmp_path: Path) -> Non
     instance.frozen = False
     assert await snapshots.file_restore("image", "sandbox", "/file") == 4
     assert (got, activity._calls) == ([b"four"], 0)
+
+
+async def test_an_image_of_one_in_standby_is_whole_though_it_does_not_stand_still_again() -> None:
+    """Who took it says again that it shall, and writes down what is true."""
+    told: list[str] = []
+
+    class Standing:
+        frozen, ending = True, False
+        entry = SimpleNamespace(box_id="box")
+
+        async def thaw(self) -> None:
+            told.append("thaw")
+
+        async def freeze(self) -> None:
+            told.append("freeze")
+            raise Internal("it does not stand still")
+
+        async def capture(self, image_id: str, *, memory: bool, passing: bool) -> Any:
+            assert not passing
+            return SimpleNamespace(id=image_id, has_memory=memory, memory_bytes=1, disk_bytes=2)
+
+    host: Any = SimpleNamespace()
+    snapshots = Snapshots(host, cast(Any, None), cast(Any, {"sandbox": Standing()}), cast(Any, None))
+    assert (await snapshots.take("sandbox", "image", memory=True)).has_memory
+    assert told == ["thaw", "freeze"]
