@@ -250,7 +250,10 @@ def test_what_changed_is_shown_and_one_file_is_put_back(server: Server, sandbox:
     sandbox.files.write("kept", "same")
     sandbox.files.write("changed", "before")
     sandbox.files.write("removed", "gone soon")
-    sandbox.commands.run("chmod 640 changed; mkdir old; echo x > old/inside; ln -s /etc/passwd link; ln -s /etc way")
+    sandbox.commands.run(
+        "chmod 640 changed; touch -d @12345 changed; mkdir -m 710 old; echo x > old/inside; "
+        "ln -s /etc/passwd link; ln -s /etc way"
+    )
     snapshot = sandbox.snapshot(memory=False)
     sandbox.commands.run("echo after > changed; rm removed; rm -r old; mkdir new; echo y > new/inside")
     changes = {(item.change, item.path) for item in sandbox.diff(snapshot).items if item.path.startswith("/home/user/")}
@@ -269,7 +272,11 @@ def test_what_changed_is_shown_and_one_file_is_put_back(server: Server, sandbox:
         ("added", f"{home}/new/inside"),
     }
     assert sandbox.restore_file(snapshot, f"{home}/changed") == 6
-    assert sandbox.commands.run("cat changed; stat -c '%U %a' changed").stdout == "beforeuser 640\n"
+    assert sandbox.commands.run("cat changed; stat -c '%U %a %Y' changed").stdout == "beforeuser 640 12345\n"
+    sandbox.standby()
+    assert sandbox.restore_file(snapshot, f"{home}/old/inside") == 2, "it wakes for that"
+    shown = sandbox.commands.run("cat old/inside; stat -c '%U %a' old old/inside").stdout
+    assert shown == "x\nuser 710\nuser 644\n"
     with pytest.raises(InvalidArgument):
         sandbox.restore_file(snapshot, f"{home}/link")
     with pytest.raises(InvalidArgument):

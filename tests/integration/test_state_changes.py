@@ -101,6 +101,25 @@ def test_keys_and_quotas_are_the_new_ones(server: Server) -> None:
         old.close()
 
 
+def test_a_quota_that_is_full_in_the_middle_of_a_fork_leaves_the_copies_that_fit(server: Server) -> None:
+    """And without `partial` none: nothing is left of those that were made."""
+    with server.create(timeout_s=600) as sandbox:
+        sandbox.files.write("note", "kept")
+        assert server.request("PUT", "/v1/tenants/default/quota", json={"sandboxes": 2}).status_code == 200
+        try:
+            forks = sandbox.fork(3, partial=True)
+            assert [problem.code for problem in forks.problems] == ["quota_exceeded"] * 2
+            (copy,) = forks
+            with copy:
+                assert copy.files.read("note") == "kept"
+            with pytest.raises(LimitExceeded):
+                sandbox.fork(3)
+        finally:
+            assert server.request("PUT", "/v1/tenants/default/quota", json={}).status_code == 200
+        wait_until(lambda: server.boxes() == {server.box_of(sandbox.id)}, 10, "no copy is left")
+        assert sandbox.commands.run("echo fine").stdout == "fine\n"
+
+
 def test_connections_of_before_fail_at_once(server: Server) -> None:
     """A reader that hung for ever would be the worst of all: its program would never know."""
     with server.create(policy=[f"good.test:{HTTP_PORT}"], timeout_s=600) as sandbox:

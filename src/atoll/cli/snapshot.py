@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from atoll.cli.find import find
+from atoll.cli.options import Seconds
 from atoll.cli.output import amount, json_option, print_json, print_table, printable, since, until
 from atoll.client import Snapshot, SnapshotView
 from atoll.model import ids
@@ -140,7 +141,7 @@ def export(reference: str, file: str, no_memory: bool) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--name", help="A name for it.")
 @click.option("--no-memory", is_flag=True, help="Only its disk; needs no trust in the server that wrote the file.")
-@click.option("--expires", "expires_s", type=float, help="Seconds until it is deleted.")
+@click.option("--expires", "expires_s", type=Seconds(), help="When it is deleted: 1h, 7d.")
 @json_option
 def import_(file: str, name: str | None, no_memory: bool, expires_s: float | None, as_json: bool) -> None:
     """Make a snapshot of a file that `atoll snapshot export` wrote."""

@@ -29,7 +29,7 @@ from atoll.model.lifecycle import State
 from atoll.model.port import PortAccess
 from atoll.model.sandbox import Sandbox, SandboxSpec, check_name
 from atoll.model.snapshot import Snapshot, SnapshotState, beyond
-from atoll.wire.node import DiskChange, NodePort, Space
+from atoll.wire.node import DiskChanges, NodePort, Space
 
 log = structlog.get_logger(__name__)
 
@@ -145,6 +145,9 @@ class Snapshots:
             except BaseException:
                 await self.give_up(snapshot.id)
                 raise
+            finally:
+                if sandbox.state is State.STANDBY:
+                    await self._states.stand_still_again(sandbox)
         if snapshot.expires_at is not None:
             self.expiry_changed()
         return snapshot
@@ -174,8 +177,8 @@ class Snapshots:
         following = cursor_text(items[-1].created_at, items[-1].id) if len(found) > items_max else None
         return items, following
 
-    async def diff(self, principal: Principal, reference: str, against: str) -> tuple[list[DiskChange], bool]:
-        """What changed on the disk since a snapshot: until another, or until now; and whether that was cut."""
+    async def diff(self, principal: Principal, reference: str, against: str) -> DiskChanges:
+        """What changed on the disk since a snapshot: until another, or until now."""
         before = await self.find(principal, reference)
         if ids.is_id(ids.SNAPSHOT, against):
             after = (await self.find(principal, against)).id
@@ -184,8 +187,7 @@ class Snapshots:
             if sandbox.state not in _CAN_BE_TAKEN:
                 raise not_running(sandbox)
             after = sandbox.id
-        found = list(await self._node.image_diff(before.id, after, limits.DIFF_ENTRIES_MAX + 1))
-        return found[: limits.DIFF_ENTRIES_MAX], len(found) > limits.DIFF_ENTRIES_MAX
+        return await self._node.image_diff(before.id, after)
 
     async def space(self, principal: Principal, reference: str) -> Space:
         """What a snapshot takes on the disk now, alone and together with others."""
@@ -197,7 +199,13 @@ class Snapshots:
         sandbox = await self._ledger.find(principal.owner, sandbox_reference)
         if sandbox.state is not State.RUNNING:
             sandbox = await self._states.awake(sandbox)
-        size_bytes = await self._node.image_file_restore(snapshot.id, sandbox.id, path)
+        try:
+            size_bytes = await self._node.image_file_restore(snapshot.id, sandbox.id, path)
+        except Conflict as error:  # it fell asleep in between
+            if error.code != "asleep":
+                raise
+            sandbox = await self._states.awake(sandbox)
+            size_bytes = await self._node.image_file_restore(snapshot.id, sandbox.id, path)
         detail = {"snapshot": snapshot.id, "path": path}
         self._events.report(self._events.of(principal, "snapshot.file_restored", target=sandbox.id, detail=detail))
         return size_bytes

@@ -161,12 +161,32 @@ class States:
             if asleep or sandbox.state is State.STANDBY:
                 await self._node.sandbox_wake(sandbox.id)
             if sandbox.state is State.STANDBY:
-                renewed = timeout_s is not None or sandbox.on_deadline is DeadlineAction.STANDBY
-                lasts = _lasts(sandbox, timeout_s) if renewed else None
-                sandbox = await self._advance(sandbox, Trigger.THAWED, lasts=lasts, by=by)
-                self._deadlines.note_running(sandbox)
-                self._metering.note_awake(sandbox.budget)
+                sandbox = await self._thawed(sandbox, by, timeout_s)
         return sandbox
+
+    async def _thawed(self, sandbox: Sandbox, by: Principal | None, timeout_s: float | None) -> Sandbox:
+        renewed = timeout_s is not None or sandbox.on_deadline is DeadlineAction.STANDBY
+        lasts = _lasts(sandbox, timeout_s) if renewed else None
+        sandbox = await self._advance(sandbox, Trigger.THAWED, lasts=lasts, by=by)
+        self._deadlines.note_running(sandbox)
+        self._metering.note_awake(sandbox.budget)
+        return sandbox
+
+    async def stand_still_again(self, sandbox: Sandbox) -> None:
+        """After one in standby had to go on for a moment: it is in standby as before, its memory on its way to swap.
+
+        If that fails it runs, and says so on record. Its turn is the caller's, and so is whatever else it was about.
+        """
+        try:
+            await self._node.sandbox_standby(sandbox.id)
+        except NotFound:
+            return  # it has ended meanwhile
+        except AtollError as error:
+            log.error("sandbox_stays_awake", sandbox_id=sandbox.id, error=repr(error))
+            try:
+                await self._thawed(sandbox, None, None)
+            except AtollError as later:  # as one that sleeps on record it is woken by the next who calls it
+                log.error("sandbox_awake_unheard", sandbox_id=sandbox.id, error=repr(later))
 
     async def _restore(
         self, sandbox: Sandbox, by: Principal | None, order: SandboxOrder, timeout_s: float | None
@@ -201,6 +221,7 @@ class States:
             sandbox = await self._ledger.find(principal.owner, sandbox.id)
             order = replace(order_of(sandbox), image=snapshot.id)
             if sandbox.state is State.PAUSED:
+                await self._metering.check_budget(sandbox)
                 return await self._restore(sandbox, principal, order, None)
             sandbox = await self._resume(sandbox, principal, None)
             with anyio.CancelScope(shield=True):

@@ -6,6 +6,7 @@ import secrets
 from dataclasses import replace
 
 import anyio
+import structlog
 from sqlalchemy import Connection
 
 from atoll.control.authz import Principal
@@ -24,6 +25,8 @@ from atoll.model.errors import InvalidArgument, NotFound
 from atoll.model.sandbox import check_name
 from atoll.model.volume import Volume, check_quota
 from atoll.wire.node import NodePort
+
+log = structlog.get_logger(__name__)
 
 
 class Volumes:
@@ -79,13 +82,21 @@ class Volumes:
     async def find(self, principal: Principal, reference: str) -> Volume:
         """By id or by name, with what it holds."""
         found = await self._store.read(rows.find, principal.owner, reference[:128])
-        if found is None:
+        measured = None if found is None else await self._measured(principal, found)
+        if measured is None:
             raise NotFound(f"there is no volume {reference[:80]!r}", code="volume_not_found", hint="List them.")
-        return replace(found, used_bytes=await self._node.volume_used_bytes(found.id))
+        return measured
 
     async def list(self, principal: Principal) -> list[Volume]:
-        found = await self._store.read(rows.all_of, principal.owner)
-        return [replace(one, used_bytes=await self._node.volume_used_bytes(one.id)) for one in found]
+        found = [await self._measured(principal, one) for one in await self._store.read(rows.all_of, principal.owner)]
+        return [one for one in found if one is not None]
+
+    async def _measured(self, principal: Principal, volume: Volume) -> Volume | None:
+        """With what it holds: nothing, if it is on record and its disk is lost. None if it has gone meanwhile."""
+        try:
+            return replace(volume, used_bytes=await self._node.volume_used_bytes(volume.id))
+        except NotFound:
+            return await self._store.read(rows.find, principal.owner, volume.id)
 
     async def delete(self, principal: Principal, reference: str) -> None:
         """With its snapshots. Conflict (volume_in_use) while a sandbox, also one that is paused, has it."""
@@ -94,11 +105,18 @@ class Volumes:
         self._events.report(self._events.of(principal, "volume.deleted", target=volume.id))
 
     async def discard(self, volume_id: str) -> None:
-        """Remove record and disks. Idempotent."""
+        """Remove record and disks. Idempotent.
+
+        The volume is closed first, as for a rollback: a sandbox that comes later is refused by the node.
+        """
         with anyio.CancelScope(shield=True):
-            for snapshot_id in await self._store.write(rows.remove, volume_id):
-                await self._node.volume_snapshot_remove(snapshot_id)
-            await self._node.volume_remove(volume_id)
+            async with self._node.volume_close(volume_id):
+                await self._remove(volume_id)
+
+    async def _remove(self, volume_id: str) -> None:
+        for snapshot_id in await self._store.write(rows.remove, volume_id):
+            await self._node.volume_snapshot_remove(snapshot_id)
+        await self._node.volume_remove(volume_id)
 
     async def files(self, principal: Principal, reference: str) -> VolumeFiles:
         """The files of a volume, by its id or name."""
@@ -107,7 +125,10 @@ class Volumes:
     async def reconcile(self) -> None:
         """At start: a volume that is not on record was left by a create or a delete that was cut short."""
         known = await self._store.read(rows.every_id) | await self._store.read(snapshot_rows.every_id)
-        for stranger in self._node.volume_ids() - known:
+        there = self._node.volume_ids()
+        for lost in sorted(known - there):
+            log.error("volume_lost", volume_id=lost)
+        for stranger in there - known:
             await self._node.volume_remove(stranger)
 
 

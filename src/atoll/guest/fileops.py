@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from atoll.guest import changing, joining, listing, packing, reading, searching, unpacking, watching, writing
+from atoll.guest import changing, joining, listing, packing, reading, restoring, searching, unpacking, watching, writing
 from atoll.guest.channel import Channel
 from atoll.guest.params import Params
 from atoll.guest.users import User
@@ -38,6 +38,7 @@ OPS: dict[str, FileOp] = {
     "file.pack": packing.pack,
     "file.unpack": unpacking.unpack,
     "file.watch": watching.watch,
+    "file.put_back": restoring.put_back,
 }
 
 AS_ROOT_OPS = frozenset(

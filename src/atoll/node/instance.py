@@ -174,7 +174,7 @@ class Instance:
 
     def _watch_memory(self) -> None:
         """From here on its guard may rest while its memory does; that of an earlier version looks itself, as ever."""
-        if not self._guest_is_ours():
+        if not self.guest_is_ours():
             return
         self._memory = Watched(
             self._host.cgroups.memory_gauge(self._host.names.cgroup(self.entry.box_id)),
@@ -184,7 +184,7 @@ class Instance:
         )
         self._host.memory_watch.add(self._memory)
 
-    def _guest_is_ours(self) -> bool:
+    def guest_is_ours(self) -> bool:
         """Whether the guest is of this server's version, and not of an earlier one's."""
         return self.entry.boot.guest_app == str(self._host.guest_app)
 
@@ -229,7 +229,7 @@ class Instance:
 
     async def cool(self) -> None:
         """Before copies are made of it: what each of them would have to end at once is not worth being copied."""
-        if self._guest_is_ours():
+        if self.guest_is_ours():
             with contextlib.suppress(AtollError):  # then it is copied
                 if (await self.guest.call("contexts.cool")).get("cold") is True:
                     self._host.rewarming.add(self._warm_again)
@@ -247,7 +247,7 @@ class Instance:
     @contextlib.asynccontextmanager
     async def operation(self, op: str, params: dict[str, Any], incomings: Incomings) -> AsyncIterator[GuestStream]:
         """A guest operation for a caller from outside."""
-        if self._guest_is_ours():  # others do not know of incoming files
+        if self.guest_is_ours():  # others do not know of incoming files
             params = incomings.offered(op, params)
         async with (
             self.guest.stream(op, params) as stream,

@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import os
 import secrets
-import stat
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import IO
 
 import anyio
 import structlog
 
-from atoll.model import ids, limits
+from atoll.model import ids
 from atoll.model.errors import AtollError, Conflict, NotFound
 from atoll.node.disks import compare, space
+from atoll.node.disks.original import original_open
 from atoll.node.disks.pool import meaning, wanting_room
 from atoll.node.ending import demolish
 from atoll.node.host import Host
@@ -33,10 +31,12 @@ from atoll.node.imagelook import looking
 from atoll.node.images import Image, cpu_features, restore_refusal
 from atoll.node.instance import Instance
 from atoll.node.journal import Entry
+from atoll.node.putback import put_back
 from atoll.node.spares import Spares
 from atoll.node.steps import Steps
+from atoll.node.walks import Walks
 from atoll.node.warm import WarmPool
-from atoll.wire.node import DiskChange, ImageTaken, SandboxOrder, Space
+from atoll.wire.node import DiskChanges, ImageTaken, SandboxOrder, Space
 
 Put = Callable[[Path], None]  # a disk to where it is used
 
@@ -51,6 +51,7 @@ class Snapshots:
         self._spares = spares
         self._instances = instances
         self._warm = warm
+        self._walks = Walks()
         self._in_use: Counter[str] = Counter()
         self._unused = anyio.Event()
         """Replaced each time somebody lets go of an image."""
@@ -115,8 +116,15 @@ class Snapshots:
             return await instance.capture(image_id, memory=memory, passing=passing)
         finally:
             if frozen and not instance.ending:
-                with anyio.CancelScope(shield=True):
-                    await instance.freeze()
+                await self._freeze_again(instance)
+
+    async def _freeze_again(self, instance: Instance) -> None:
+        """The image is whole whether or not this works; its caller tries once more, and knows what is on record."""
+        try:
+            with anyio.CancelScope(shield=True):
+                await instance.freeze()
+        except AtollError as error:
+            log.error("a sandbox goes on", box=instance.entry.box_id, error=repr(error), detail=error.detail)
 
     async def remove(self, image_id: str) -> None:
         """Once nobody is being made from it. Those that were made from it have all that they need. Idempotent."""
@@ -129,59 +137,75 @@ class Snapshots:
         """The snapshots that are whole."""
         return frozenset(one for one in self._host.images.known() if ids.is_id(ids.SNAPSHOT, one))
 
-    async def diff(self, before: str, after: str, items_max: int) -> list[DiskChange]:
+    async def diff(self, before: str, after: str) -> DiskChanges:
         """From an image to another, or to what a sandbox's disk is at this moment."""
         images = self._host.images
         images.find(before)
-        if after in self.paused:
-            await self._wait_kept(self.paused[after])
         with self.using(before):
             if ids.is_id(ids.SNAPSHOT, after):
                 images.find(after)
                 with self.using(after):
-                    return await asyncio.to_thread(self._differences, before, images.disk_path(after), items_max)
-            return await asyncio.to_thread(self._diff_now, before, after, items_max)
+                    return await self._differences(before, after)
+            async with self._moment(after) as moment:
+                return await self._differences(before, moment)
 
-    def _diff_now(self, before: str, sandbox_id: str, items_max: int) -> list[DiskChange]:
+    @contextlib.asynccontextmanager
+    async def _moment(self, sandbox_id: str) -> AsyncIterator[str]:
+        """A copy of a sandbox's disk that does not change while it is looked at, also if the sandbox wakes meanwhile.
+
+        Without a manifest it is nobody's, whatever happens.
+        """
         images = self._host.images
-        if sandbox_id in self.paused:
-            return self._differences(before, images.disk_path(images.find(self.paused[sandbox_id]).id), items_max)
-        # A disk that does not change while it is looked at: without a manifest it is nobody's, whatever happens.
         moment = ids.mint(ids.PAUSE, time.time_ns() // 1_000_000, secrets.token_bytes(16))
-        box_id = self._instance(sandbox_id).entry.box_id
-        with wanting_room():
-            images.disk_take(moment, self._host.pool.disk_path(box_id))
         try:
-            return self._differences(before, images.disk_path(moment), items_max)
+            with anyio.CancelScope(shield=True), wanting_room():
+                await self._disk_take(moment, sandbox_id)
+            yield moment
         finally:
-            images.remove(moment)
+            with anyio.CancelScope(shield=True):
+                await asyncio.to_thread(images.remove, moment)
 
-    def _differences(self, before: str, after: Path, items_max: int) -> list[DiskChange]:
-        found = compare.differences(self._host.images.disk_path(before), after)
-        return list(itertools.islice(found, items_max))
+    async def _disk_take(self, image_id: str, sandbox_id: str) -> None:
+        images = self._host.images
+        if (slept_in := self.paused.get(sandbox_id)) is not None:
+            await self._wait_kept(slept_in)
+        if slept_in is None or slept_in != self.paused.get(sandbox_id):
+            disk = self._host.pool.disk_path(self._instance(sandbox_id).entry.box_id)
+            await asyncio.to_thread(images.disk_take, image_id, disk)
+            return
+        with self.using(slept_in):
+            source = images.find(slept_in)
+            await asyncio.to_thread(images.disk_take, image_id, images.disk_path(source.id))
+
+    async def _differences(self, before: str, after: str) -> DiskChanges:
+        images = self._host.images
+        return await self._walks.walk(partial(compare.changes, images.disk_path(before), images.disk_path(after)))
 
     async def space(self, image_id: str) -> Space:
         """What an image has alone and what it shares, disk and memory."""
         images = self._host.images
         images.find(image_id)
         with self.using(image_id):
-            disk = await asyncio.to_thread(space.of_disk, images.disk_path(image_id))
+            disk = await self._walks.walk(partial(space.of_disk, images.disk_path(image_id)))
             memory = await asyncio.to_thread(space.of_files, images.memory_path(image_id))
         return Space(disk.own_bytes + memory.own_bytes, disk.shared_bytes + memory.shared_bytes)
 
     async def file_restore(self, image_id: str, sandbox_id: str, path: str) -> int:
-        """One file of an image, written into a running sandbox with its owner and rights."""
+        """One file of an image, put into a running sandbox as it was. Who deletes the image does not wait for it.
+
+        Conflict (asleep) if the sandbox is in standby.
+        """
         instance = self._instance(sandbox_id)
+        if instance.frozen:
+            raise Conflict("the sandbox is in standby", code="asleep")
         self._host.images.find(image_id)
         with self.using(image_id):
-            fd = await asyncio.to_thread(compare.file_open, self._host.images.disk_path(image_id), path)
-            with os.fdopen(fd, "rb", buffering=0) as file:
-                status = os.fstat(fd)
-                params = {"path": path, "user": "root", "mode": stat.S_IMODE(status.st_mode) & 0o777, "parents": True}
-                await instance.guest.upload("file.write", params, _chunks(file))
-        owner = {"path": path, "owner": status.st_uid, "group": status.st_gid, "user": "root"}
-        await instance.guest.call("file.chown", owner)
-        return status.st_size
+            found = await asyncio.to_thread(original_open, self._host.images.disk_path(image_id), path)
+        await put_back(instance, path, found)
+        return found.size_bytes
+
+    def in_use(self, image_id: str) -> bool:
+        return self._in_use[image_id] > 0
 
     @contextlib.contextmanager
     def using(self, image_id: str) -> Iterator[None]:
@@ -373,8 +397,3 @@ class Snapshots:
             return self._instances[sandbox_id]
         except KeyError:
             raise NotFound("there is no such sandbox here", code="sandbox_not_found") from None
-
-
-async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
-    while chunk := await asyncio.to_thread(file.read, limits.UPLOAD_CHUNK_BYTES):
-        yield chunk

@@ -23,7 +23,7 @@ from atoll.node.introductions import Introductions
 from atoll.node.snapshots import Snapshots
 from atoll.node.steps import Steps
 from atoll.node.transfers import Transfers
-from atoll.wire.node import DiskChange, ImageArrived, ImageTaken, SandboxOrder, SandboxStarted, Space
+from atoll.wire.node import DiskChanges, ImageArrived, ImageTaken, SandboxOrder, SandboxStarted, Space
 
 
 class StatePort(ABC):
@@ -154,9 +154,9 @@ class StatePort(ABC):
     async def image_import(self, image_id: str, chunks: AsyncIterator[bytes], *, memory: bool) -> ImageArrived:
         return await self._transfers.arrive(image_id, chunks, memory=memory)
 
-    async def image_diff(self, before: str, after: str, items_max: int) -> Sequence[DiskChange]:
+    async def image_diff(self, before: str, after: str) -> DiskChanges:
         await self._introductions.wait(after)
-        return await self._snapshots.diff(before, after, items_max)
+        return await self._snapshots.diff(before, after)
 
     async def image_space(self, image_id: str) -> Space:
         return await self._snapshots.space(image_id)
@@ -166,7 +166,14 @@ class StatePort(ABC):
         return await self._snapshots.file_restore(image_id, sandbox_id, path)
 
     async def image_remove(self, image_id: str) -> None:
-        await self._snapshots.remove(image_id)
+        """One that somebody uses goes as soon as nobody does: a slow user holds up neither its caller nor expiry.
+
+        It is off the record by now, so if the server ends before that the next start removes it.
+        """
+        if self._snapshots.in_use(image_id):
+            self._tasks.start_soon(safely, self._snapshots.remove, image_id)
+        else:
+            await self._snapshots.remove(image_id)
 
     def image_ids(self) -> frozenset[str]:
         return self._snapshots.known()

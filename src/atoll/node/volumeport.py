@@ -155,8 +155,11 @@ class VolumePort:
         await self._step([], volumes.rollback, self._host.pool, volume_id, snapshot_id, quota_bytes)
 
     def _check_volumes(self, mounts: Sequence[VolumeMount]) -> None:
-        """Refuse a sandbox whose volumes are not there, or are being replaced at this moment."""
+        """Refuse a sandbox whose volumes are not there, or are being replaced or deleted at this moment."""
         volumes.check_present(self._host.pool, mounts)
+        self._check_open(mounts)
+
+    def _check_open(self, mounts: Sequence[VolumeMount]) -> None:
         if any(mount.volume in self._volume_room.closed for mount in mounts):
             raise _busy()
 
@@ -201,7 +204,7 @@ def _advance(steps: Iterator[None]) -> bool:
 
 
 def _busy() -> Conflict:
-    return Conflict("the volume is being rolled back", code="volume_busy", hint="Try again in a moment.")
+    return Conflict("the volume is being rolled back or deleted", code="volume_busy", hint="Try again in a moment.")
 
 
 def _told(error: OSError, paths: Sequence[str]) -> AtollError:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 
-from atoll.model.errors import NotFound
+from atoll.model.errors import Conflict, NotFound
+from atoll.model.volume import VolumeMount
 from atoll.node.volumeport import VolumePort, VolumeRoom
 
 
@@ -45,6 +47,11 @@ class FakeVolumes(VolumePort):
         self._tree(snapshot_id)
         shutil.rmtree(self._tree(volume_id))
         self._volume_copy(snapshot_id, volume_id)
+
+    def _check_volumes(self, mounts: Sequence[VolumeMount]) -> None:
+        if not self.volumes.issuperset(mount.volume for mount in mounts):
+            raise Conflict("a volume of the sandbox is gone", code="volume_not_found")
+        self._check_open(mounts)
 
     def _tree(self, volume_id: str) -> Path:
         if volume_id not in self.volumes:

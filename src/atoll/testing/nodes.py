@@ -24,6 +24,7 @@ from atoll.testing.fakenetwork import FakeNetwork
 from atoll.testing.fakevolumes import FakeVolumes
 from atoll.wire.node import (
     DiskChange,
+    DiskChanges,
     GuestStream,
     ImageArrived,
     ImageTaken,
@@ -111,6 +112,7 @@ class FakeNode(FakeNetwork, FakeVolumes):
     async def sandbox_create(self, order: SandboxOrder) -> SandboxStarted:
         if order.sandbox_id in self.guests or order.sandbox_id in self.creating:
             raise Conflict("this sandbox exists already", code="sandbox_exists")
+        self._check_volumes(order.volumes)
         self.orders.append(order)
         self.creating.add(order.sandbox_id)
         try:
@@ -247,10 +249,10 @@ class FakeNode(FakeNetwork, FakeVolumes):
     async def image_remove(self, image_id: str) -> None:
         self.images.discard(image_id)
 
-    async def image_diff(self, before: str, after: str, items_max: int) -> Sequence[DiskChange]:
+    async def image_diff(self, before: str, after: str) -> DiskChanges:
         assert before in self.images
         assert after in self.images or after in self.guests or after in self.paused
-        return [DiskChange("/home/user/a", "added", "file", 1)][:items_max]
+        return DiskChanges([DiskChange("/home/user/a", "added", "file", 1)])
 
     async def image_space(self, image_id: str) -> Space:
         assert image_id in self.images

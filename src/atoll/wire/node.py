@@ -69,6 +69,14 @@ class DiskChange:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskChanges:
+    """What a comparison found; `truncated` says that there is more."""
+
+    items: Sequence[DiskChange]
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Space:
     """Bytes on disk that something has alone, which are free again without it, and that it shares with others."""
 
@@ -265,7 +273,7 @@ class NodePort(VolumePort, Protocol):
         """A snapshot out of the bytes of a file, under an id that the caller brings. On an error nothing is left."""
         ...
 
-    async def image_diff(self, before: str, after: str, items_max: int) -> Sequence[DiskChange]:
+    async def image_diff(self, before: str, after: str) -> DiskChanges:
         """What changed on the disk from one snapshot to another, or to what the disk of a sandbox is now."""
         ...
 

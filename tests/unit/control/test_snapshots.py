@@ -220,3 +220,56 @@ async def test_forks_that_were_made_are_told_of_though_their_image_cannot_be_tak
     snapshots.discard = discard
     await snapshots.take(world.me, sandbox.id, SnapshotSpec())
     assert len(world.node.image_ids()) == 1, "what the fork was made from is gone"
+
+
+async def test_a_file_is_put_back_also_where_the_sandbox_falls_asleep_in_that_moment(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec())
+    snapshot = await world.control.snapshots.take(world.me, sandbox.id, SnapshotSpec())
+    restore = world.node.image_file_restore
+
+    async def asleep_first(*arguments: str) -> int:
+        if not world.node.frozen and not tried:
+            tried.append(1)
+            await world.control.states.standby(world.me, sandbox.id)
+            raise Conflict("the sandbox is in standby", code="asleep")
+        assert not world.node.frozen
+        return int(await restore(*arguments))
+
+    tried: list[int] = []
+    monkeypatch.setattr(world.node, "image_file_restore", asleep_first)
+    assert await world.control.snapshots.file_restore(world.me, snapshot.id, sandbox.id, "/a")
+    assert (await world.control.sandbox_get(world.me, sandbox.id)).state is State.RUNNING
+
+
+@pytest.mark.parametrize("freezes", [True, False], ids=["stands still", "goes on"])
+@pytest.mark.parametrize("works", [True, False], ids=["taken", "failed"])
+async def test_one_in_standby_is_so_again_after_a_snapshot_or_says_that_it_runs(
+    world: Any, monkeypatch: pytest.MonkeyPatch, works: bool, freezes: bool
+) -> None:
+    """It had to go on for a moment; that it does not stand still again is no fault of the snapshot."""
+    sandbox, _ = await world.control.sandbox_create(world.me, SandboxSpec(timeout_s=1000))
+    await world.control.states.standby(world.me, sandbox.id)
+    take = world.node.image_take
+
+    async def take_and_go_on(*arguments: Any, **options: Any) -> Any:
+        world.node.frozen.clear()
+        if not works:
+            raise OutOfSpace("full")
+        return await take(*arguments, **options)
+
+    async def refused(_sandbox_id: str) -> None:
+        raise Unavailable("it does not stand still")
+
+    monkeypatch.setattr(world.node, "image_take", take_and_go_on)
+    if not freezes:
+        monkeypatch.setattr(world.node, "sandbox_standby", refused)
+    if works:
+        assert (await world.control.snapshots.take(world.me, sandbox.id, SnapshotSpec())).has_memory
+    else:
+        with pytest.raises(OutOfSpace):
+            await world.control.snapshots.take(world.me, sandbox.id, SnapshotSpec())
+    found = await world.control.sandbox_get(world.me, sandbox.id)
+    assert (found.state, bool(world.node.frozen)) == ((State.STANDBY, True) if freezes else (State.RUNNING, False))
+    assert found.deadline_at == sandbox.deadline_at

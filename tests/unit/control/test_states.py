@@ -8,10 +8,11 @@ import anyio
 import pytest
 
 from atoll.control.reconcile import Note, settled
+from atoll.control.snapshots import SnapshotSpec
 from atoll.model import limits
-from atoll.model.errors import Conflict, OutOfSpace, Unavailable
+from atoll.model.errors import Conflict, LimitExceeded, OutOfSpace, Unavailable
 from atoll.model.lifecycle import EndReason, SleepReason, State, Trigger
-from atoll.model.sandbox import DeadlineAction, Sandbox, SandboxSpec
+from atoll.model.sandbox import Budget, DeadlineAction, Sandbox, SandboxSpec
 from atoll.testing.clock import VirtualClock
 from atoll.testing.nodes import FakeNode
 
@@ -261,6 +262,23 @@ async def test_the_deadline_of_one_that_is_frozen_can_be_moved_where_it_counts(w
     await world.control.states.standby(world.me, other.id)
     with pytest.raises(Conflict):
         await world.control.sandbox_set_deadline(world.me, other.id, 60)
+
+
+async def test_one_whose_budget_is_spent_is_woken_neither_by_a_resume_nor_by_a_rollback(world: Any) -> None:
+    sandbox = await make(world, budget=Budget(seconds=10), on_budget=DeadlineAction.PAUSE, timeout_s=10**6)
+    snapshot = await world.control.snapshots.take(world.me, sandbox.id, SnapshotSpec())
+    with anyio.fail_after(30):
+        while await state_of(world, sandbox) is not State.PAUSED:
+            await world.clock.advance(11)
+            await anyio.sleep(0.005)
+    states = world.control.states
+    for wake, more in ((states.resume, ()), (states.rollback, (snapshot,))):
+        with pytest.raises(LimitExceeded) as refused:
+            await wake(world.me, sandbox.id, *more)
+        assert refused.value.code == "budget_spent"
+    assert await state_of(world, sandbox) is State.PAUSED
+    await world.control.sandbox_set_budget(world.me, sandbox.id, Budget(seconds=10**6), None)
+    assert (await states.rollback(world.me, sandbox.id, snapshot)).state is State.RUNNING
 
 
 async def test_a_sleep_that_fails_is_tried_again_later(world: Any) -> None:

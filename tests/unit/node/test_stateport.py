@@ -84,3 +84,21 @@ async def test_a_disk_that_cannot_be_kept_after_a_pause_does_not_end_the_server(
         await port.sandbox_pause("sb1", memory=True)
         with anyio.fail_after(5):
             await tried.wait()
+
+
+async def test_one_who_uses_an_image_for_long_does_not_hold_up_who_removes_it_and_others() -> None:
+    using, removed = anyio.Event(), list[str]()
+
+    async def remove(image_id: str) -> None:
+        if image_id == "used":
+            await using.wait()
+        removed.append(image_id)
+
+    async with anyio.create_task_group() as tasks:
+        port = Port(tasks, SimpleNamespace(remove=remove, in_use=lambda image_id: image_id == "used"))
+        with anyio.fail_after(5):
+            await port.image_remove("used")
+            await port.image_remove("other")
+        assert removed == ["other"]
+        using.set()
+    assert removed == ["other", "used"]

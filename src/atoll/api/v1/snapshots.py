@@ -8,7 +8,7 @@ from atoll.api.endpoint import Call, Endpoint, Nothing
 from atoll.api.v1.sandboxes import ONE as SANDBOX
 from atoll.control.service import SnapshotSpec
 from atoll.model import limits
-from atoll.model.errors import Conflict, InvalidArgument, LimitExceeded, NotFound, OutOfSpace, Unavailable
+from atoll.model.errors import Conflict, InvalidArgument, LimitExceeded, NotFound, OutOfSpace, TooLarge, Unavailable
 from atoll.wire.public import (
     DiskChangeView,
     FileRestore,
@@ -52,9 +52,9 @@ async def show(call: Call[Nothing, Nothing]) -> SnapshotView:
 
 
 async def diff(call: Call[Nothing, DiffQuery]) -> SnapshotDiff:
-    found, cut = await call.control.snapshots.diff(call.principal, call.path["snapshot"], call.query.against)
-    items = [DiskChangeView(path=one.path, change=one.change, type=one.type, size=one.size) for one in found]
-    return SnapshotDiff(items=items, truncated=cut)
+    found = await call.control.snapshots.diff(call.principal, call.path["snapshot"], call.query.against)
+    items = [DiskChangeView(path=one.path, change=one.change, type=one.type, size=one.size) for one in found.items]
+    return SnapshotDiff(items=items, truncated=found.truncated)
 
 
 async def space(call: Call[Nothing, Nothing]) -> SnapshotSpace:
@@ -103,7 +103,7 @@ ENDPOINTS = (
         diff,
         query=DiffQuery,
         answer=SnapshotDiff,
-        errors=(InvalidArgument, NotFound, Conflict),
+        errors=(InvalidArgument, NotFound, Conflict, TooLarge),
     ),
     Endpoint(
         "GET",

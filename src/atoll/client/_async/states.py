@@ -110,7 +110,9 @@ class AsyncStates:
             await sb.restore_file(snap, "/home/user/a.txt")
         """
         body = FileRestore(snapshot=exchange.snapshot_id(snapshot), path=path)
-        restored = await self._transport.call("POST", f"{self._path}/restore", FileRestored, body)
+        restored = await self._transport.call(
+            "POST", f"{self._path}/restore", FileRestored, body, read_s=limits.CLIENT_STATE_S_MAX
+        )
         return restored.size
 
     async def fork(self: Self, count: int = 1, *, timeout_s: float | None = None, partial: bool = False) -> Forks[Self]:

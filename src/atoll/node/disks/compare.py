@@ -1,4 +1,4 @@
-"""What differs between two disks: files added, changed and removed; and one file of a disk, opened safely.
+"""What differs between two disks: files added, changed and removed.
 
 What is on these disks was put there by a guest: names are bytes, links lead anywhere. Nothing is ever followed; each
 folder is opened relative to the one above it.
@@ -6,16 +6,19 @@ folder is opened relative to the one above it.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import BinaryIO
 
 from atoll.model import limits
-from atoll.model.errors import InvalidArgument, NotFound
-from atoll.wire.node import DiskChange
+from atoll.model.errors import TooLarge
+from atoll.node.disks.folders import Names
+from atoll.wire.node import DiskChange, DiskChanges
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
@@ -27,35 +30,51 @@ class _Entry:
     status: os.stat_result
 
 
-def differences(before: Path, after: Path) -> Iterator[DiskChange]:
+def changes(before: Path, after: Path, look: Callable[[], None]) -> DiskChanges:
+    """The differences, as many as one answer may hold. `look` is called in each folder, and may end it."""
+    items: list[DiskChange] = []
+    left_bytes = limits.DIFF_PATHS_BYTES_MAX
+    for one in differences(before, after, look):
+        left_bytes -= len(one.path)
+        if len(items) == limits.DIFF_ENTRIES_MAX or left_bytes < 0:
+            return DiskChanges(items, True)
+        items.append(one)
+    return DiskChanges(items, False)
+
+
+def differences(before: Path, after: Path, look: Callable[[], None] = lambda: None) -> Iterator[DiskChange]:
     """Every difference, in the order of names. A folder that is new or gone is named, and all that is in it too; one
     that is too deep to be looked into is named as changed, because something in it may have.
     """
     with _Opened(os.fsencode(before), None) as old, _Opened(os.fsencode(after), None) as new:
-        yield from _Comparison().between(old.fd, new.fd, b"", 0)
+        yield from _Comparison(look).between(old.fd, new.fd, b"", 0)
 
 
 class _Comparison:
     """One comparison of two trees, and how much of their files it may still read."""
 
-    def __init__(self) -> None:
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look = look
         self._left_bytes = limits.DIFF_READ_BYTES_MAX
+        self._names = Names(_too_large)
 
     def between(self, old: int | None, new: int | None, folder: bytes, depth: int) -> Iterator[DiskChange]:
+        self._look()
         if depth > limits.TREE_DEPTH_MAX:
             return
-        olds, news = _entries(old), _entries(new)
-        for name in sorted(olds.keys() | news.keys()):
-            was, now = olds.get(name), news.get(name)
-            path = folder + b"/" + name
-            if (
-                was is None
-                or now is None
-                or self._changed(old, new, was, now)
-                or (depth == limits.TREE_DEPTH_MAX and stat.S_ISDIR(now.status.st_mode))
-            ):
-                yield _change(path, was, now)
-            yield from self._inside(old, new, was, now, path, depth)
+        with self._names.of(old) as olds, self._names.of(new) as news:
+            for name, in_old, in_new in _merged(olds, news):
+                was = _entry(name, old) if in_old else None
+                now = _entry(name, new) if in_new else None
+                path = folder + b"/" + name
+                if (
+                    was is None
+                    or now is None
+                    or self._changed(old, new, was, now)
+                    or (depth == limits.TREE_DEPTH_MAX and stat.S_ISDIR(now.status.st_mode))
+                ):
+                    yield _change(path, was, now)
+                yield from self._inside(old, new, was, now, path, depth)
 
     def _inside(
         self, old: int | None, new: int | None, was: _Entry | None, now: _Entry | None, path: bytes, depth: int
@@ -130,12 +149,22 @@ class _Opened:
             os.close(self.fd)
 
 
-def _entries(folder: int | None) -> dict[bytes, _Entry]:
-    if folder is None:
-        return {}
-    with os.scandir(folder) as found:
-        names = [os.fsencode(entry.name) for entry in found]
-    return {name: _Entry(name, os.stat(name, dir_fd=folder, follow_symlinks=False)) for name in names}
+def _merged(olds: Sequence[bytes], news: Sequence[bytes]) -> Iterator[tuple[bytes, bool, bool]]:
+    """Each name of two lists that are in order, and in which of them it is."""
+    both = heapq.merge(((name, False) for name in olds), ((name, True) for name in news))
+    for name, sides in itertools.groupby(both, lambda one: one[0]):
+        found = {is_new for _, is_new in sides}
+        yield name, False in found, True in found
+
+
+def _entry(name: bytes, folder: int | None) -> _Entry:
+    assert folder is not None, "a name comes out of a folder"
+    return _Entry(name, os.stat(name, dir_fd=folder, follow_symlinks=False))
+
+
+def _too_large(why: str) -> TooLarge:
+    hint = "Spread them over more folders."
+    return TooLarge(f"the disk is too large to be compared: {why}", code="disk_too_large", hint=hint)
 
 
 def _change(path: bytes, was: _Entry | None, now: _Entry | None) -> DiskChange:
@@ -144,27 +173,3 @@ def _change(path: bytes, was: _Entry | None, now: _Entry | None) -> DiskChange:
     change = "changed" if was and now else ("added" if now else "removed")
     kind = _KINDS.get(stat.S_IFMT(entry.status.st_mode), "other")
     return DiskChange(os.fsdecode(path), change, kind, entry.status.st_size)
-
-
-def file_open(root: Path, path: str) -> int:
-    """The descriptor of a regular file on a disk; a path that leads over a link is refused."""
-    parts = PurePosixPath(path).parts[1:]
-    if not path.startswith("/") or not parts or ".." in parts or "\0" in path:
-        raise InvalidArgument(f"{path[:80]!r} is not the absolute path of a file", code="invalid_argument")
-    folder = os.open(root, _FOLDER)
-    try:
-        for part in parts[:-1]:
-            below = os.open(part, _FOLDER, dir_fd=folder)
-            os.close(folder)
-            folder = below
-        fd = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except FileNotFoundError:
-        raise NotFound(f"there is no {path[:200]!r} in the snapshot", code="not_found") from None
-    except OSError as error:
-        raise InvalidArgument(f"{path[:200]!r} is not a file of its own", code="invalid_argument") from error
-    finally:
-        os.close(folder)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise InvalidArgument(f"{path[:200]!r} is not a regular file", code="invalid_argument")
-    return fd

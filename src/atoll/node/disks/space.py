@@ -10,7 +10,7 @@ import fcntl
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from atoll.model import limits
@@ -25,11 +25,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-def of_disk(root: Path) -> Space:
-    """Of all files below a folder that nobody writes to."""
+def of_disk(root: Path, look: Callable[[], None] = lambda: None) -> Space:
+    """Of all files below a folder that nobody writes to. `look` is called in each folder, and may end it."""
     fd = os.open(root, _FOLDER)
     try:
-        return _of_folder(fd, 0)
+        return _of_folder(fd, 0, look)
     finally:
         os.close(fd)
 
@@ -43,7 +43,8 @@ def of_files(folder: Path) -> Space:
     return Space(own, shared)
 
 
-def _of_folder(folder: int, depth: int) -> Space:
+def _of_folder(folder: int, depth: int, look: Callable[[], None]) -> Space:
+    look()
     own = shared = 0
     if depth > limits.TREE_DEPTH_MAX:
         return Space()
@@ -55,7 +56,7 @@ def _of_folder(folder: int, depth: int) -> Space:
                 continue
             fd = os.open(entry.name, _FOLDER if is_folder else _FILE, dir_fd=folder)
             try:
-                inside = _of_folder(fd, depth + 1) if is_folder else _of_file(fd)
+                inside = _of_folder(fd, depth + 1, look) if is_folder else _of_file(fd)
             finally:
                 os.close(fd)
             own, shared = own + inside.own_bytes, shared + inside.shared_bytes

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from atoll.model import limits
+from atoll.node.disks.folders import Names
 from atoll.node.snapshotfile import items
 from atoll.node.snapshotfile.items import Extent, Fifo, File, Folder, Hardlink, Head, Memory, Symlink, Up
 
@@ -37,6 +38,7 @@ class _Walk:
     shared: dict[int, _Shared] = field(default_factory=dict)
     shared_bytes: int = 0
     entries: int = 0
+    names: Names = field(default_factory=lambda: Names(items.too_large))
 
     def count(self) -> None:
         self.entries += 1
@@ -84,10 +86,9 @@ def _folder(fd: int, name: bytes, path: bytes, walk: _Walk, depth: int) -> Itera
     walk.count()
     status = os.fstat(fd)
     yield items.encode(Folder(name, *_rights(status), _xattrs(fd)))
-    with os.scandir(fd) as found:
-        names = sorted(os.fsencode(entry.name) for entry in found)
-    for below in names:
-        yield from _entry(fd, below, path + b"/" + below if path else below, walk, depth)
+    with walk.names.of(fd) as names:
+        for below in names:
+            yield from _entry(fd, below, path + b"/" + below if path else below, walk, depth)
     yield items.encode(Up())
 
 

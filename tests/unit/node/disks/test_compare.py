@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from atoll.model import limits
-from atoll.model.errors import InvalidArgument, NotFound
-from atoll.node.disks.compare import differences, file_open
+from atoll.model.errors import TooLarge
+from atoll.node.disks.compare import changes, differences
 
 
 @pytest.fixture
@@ -106,15 +106,30 @@ def test_names_that_are_not_text(before: Path, tmp_path: Path) -> None:
     assert os.fsencode(only.path) == b"/\xff"
 
 
-def test_only_files_of_the_disk_itself_are_opened(before: Path) -> None:
-    fd = file_open(before, "/folder/deep/gone")
-    assert os.read(fd, 10) == b"x"
-    os.close(fd)
-    for path in ("/link", "/way/passwd", "/folder", "same", "/", "/../same"):
-        with pytest.raises(InvalidArgument):
-            file_open(before, path)
-    with pytest.raises(NotFound):
-        file_open(before, "/nothing")
-    os.mkfifo(before / "pipe")
-    with pytest.raises(InvalidArgument):
-        file_open(before, "/pipe")
+def test_a_folder_of_endless_names_is_refused_while_it_is_read(
+    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of both sides together, and of all folders that the walk is in."""
+    after = copied_with_times(before, tmp_path)
+    held = 64 + len("changed")
+    names = ("folder", "deep", "gone", "changed", "same", "link", "way")
+    all_of_one = sum(64 + len(name) for name in names)
+    monkeypatch.setattr(limits, "FOLDER_NAMES_BYTES_MAX", 2 * all_of_one)
+    assert list(differences(before, after)) == []
+    monkeypatch.setattr(limits, "FOLDER_NAMES_BYTES_MAX", 2 * all_of_one - held)
+    with pytest.raises(TooLarge) as refused:
+        list(differences(before, after))
+    assert refused.value.hint
+
+
+def test_an_answer_ends_where_it_is_full(before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    after = tmp_path / "after"
+    after.mkdir()
+    whole = changes(before, after, lambda: None)
+    assert (len(whole.items), whole.truncated) == (7, False)
+    monkeypatch.setattr(limits, "DIFF_PATHS_BYTES_MAX", len("/changed/folder"))
+    cut = changes(before, after, lambda: None)
+    assert ([one.path for one in cut.items], cut.truncated) == (["/changed", "/folder"], True)
+    monkeypatch.setattr(limits, "DIFF_ENTRIES_MAX", 1)
+    cut = changes(before, after, lambda: None)
+    assert ([one.path for one in cut.items], cut.truncated) == (["/changed"], True)
