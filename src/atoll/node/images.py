@@ -260,7 +260,10 @@ class Images:
         """Have the memory's files read ahead, for one that is needed soon: they were written past the page cache."""
         for path in self.memory_path(image_id).iterdir():
             with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+                # The kernel takes a window of some MiB out of each advice, and no more.
+                most = min(os.fstat(file.fileno()).st_size, limits.OUTFLOW_MEMORY_BYTES_MAX)
+                for start in range(0, most, limits.OUTFLOW_PIECE_BYTES):
+                    os.posix_fadvise(file.fileno(), start, limits.OUTFLOW_PIECE_BYTES, os.POSIX_FADV_WILLNEED)
 
     def find(self, image_id: str) -> Image:
         """What the manifest says; NotFound if there is no such image, Conflict if it cannot be used.

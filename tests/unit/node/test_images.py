@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
+import mmap
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from atoll.model import ids
+from atoll.model import ids, limits
 from atoll.model.errors import Conflict
 from atoll.node.disks import btrfs
 from atoll.node.disks.pool import Pool
 from atoll.node.images import Boot, Image, Images, restore_refusal
 from atoll.node.names import HostNames
+from tests.waiting import wait_until
 
 IMAGE = Image(
     id="sn",
@@ -113,6 +116,34 @@ def test_what_was_touched_since_is_looked_at(written: tuple[Images, Image, Path]
     file.unlink()
     with pytest.raises(Conflict):
         images.verify_but(image, "")
+
+
+def resident_bytes(path: Path) -> int:
+    """How much of a file is in the kernel's cache."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with (
+        open(path, "rb") as file,
+        mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ | mmap.PROT_WRITE, flags=2) as mapped,
+    ):
+        pages = (ctypes.c_ubyte * (len(mapped) // mmap.PAGESIZE))()
+        held = ctypes.c_char.from_buffer(mapped)
+        assert libc.mincore(ctypes.byref(held), ctypes.c_size_t(len(mapped)), pages) == 0
+        del held
+    return sum(page & 1 for page in pages) * mmap.PAGESIZE
+
+
+def test_all_of_an_image_that_is_needed_soon_is_read_ahead(written: tuple[Images, Image, Path]) -> None:
+    """One advice would be worth a few MiB of it."""
+    images, image, _ = written
+    large = images.memory_path(image.id) / "large.img"
+    with open(large, "wb") as file:
+        file.write(os.urandom(24 * limits.MIB))
+        file.flush()
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    assert resident_bytes(large) < 24 * limits.MIB
+    images.warm(image.id)
+    wait_until(lambda: resident_bytes(large) == 24 * limits.MIB, 10, "all of it is there")
 
 
 def test_what_is_kept_in_memory_is_gone_with_its_image(written: tuple[Images, Image, Path]) -> None:
