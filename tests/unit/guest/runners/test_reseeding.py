@@ -24,10 +24,10 @@ from atoll.guest.runners.link import Link
 link = Link()
 reseeding.listen(link)
 random.seed(1)
+before = random.getstate()
 {before}
 link.send_control(type="ready")
 until = time.monotonic() + 20
-before = random.getstate()
 while random.getstate() == before and time.monotonic() < until: {meanwhile}
 print(random.random(), flush=True)
 time.sleep(30)
