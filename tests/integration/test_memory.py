@@ -41,6 +41,17 @@ def test_a_hog_is_ended_and_the_sandbox_lives_on(server: Server, memory: str, pr
         assert sandbox.info().state == "running"
 
 
+def test_what_is_written_to_tmp_takes_no_memory(server: Server) -> None:
+    """Nobody could be ended for it."""
+    with server.create("base", memory="256MiB", disk="512MiB") as sandbox:
+        quiet = sandbox.commands.start("sleep 60")
+        sandbox.commands.run("head -c 400M /dev/zero > /tmp/large", check=True)
+        assert sandbox.commands.run("cd /tmp && stat -c '%a %s' . large").stdout.split()[::3] == ["1777", "419430400"]
+        assert quiet.info().running
+        assert sandbox.metrics.now().oom_kills == 0
+        assert not sandbox.commands.run("head -c 400M /dev/zero > /tmp/more").ok  # its disk is full
+
+
 def test_the_first_program_of_a_sandbox_may_be_the_hog(server: Server) -> None:
     """The guard rests while nothing runs: it wakes when the program is there, not when it is asked for."""
     with server.create("base", memory="512MiB") as sandbox:

@@ -7,7 +7,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from atoll.guest import incoming
+from atoll.guest import incoming, temporary
 from atoll.guest.agent import Agent, Settings
 from atoll.guest.zygote import Zygote
 
@@ -46,6 +46,7 @@ def main() -> None:
     agent = Agent(settings, Zygote())
     if os.getpid() == 1:  # elsewhere it would be the machine's own that is changed
         incoming.prepare()
+        temporary.lay_bare()
         agent.boot_id.lay_over()
     agent.start()
     sys.stdout.write(f"guest: listening on port {agent.port}\n")
