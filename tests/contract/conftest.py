@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from atoll.control.store.engine import sqlite_url
+from atoll.control.store.engine import Store, sqlite_url
 from atoll.testing.postgres import Postgres, running
 
 
@@ -29,3 +29,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return sqlite_url(tmp_path / "db")
     server: Postgres = request.getfixturevalue("postgres")
     return server.database()
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[Store]:
+    async with Store.open(url) as store:
+        yield store

@@ -32,7 +32,7 @@ from atoll.control.store.tenants import Tenant, ensure
 from atoll.model.errors import AtollError, Conflict, InvalidArgument, OutOfSpace, Unavailable
 from atoll.model.event import Event
 from atoll.testing.clock import START
-from tests.contract.test_store import record
+from tests.contract.records import record
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from atoll.control.store.engine import Store
 from atoll.control.store.schema import metadata
 from atoll.model.event import Event
 from atoll.testing.clock import START
-from tests.contract.test_store import migrate
+from tests.contract.test_store_schema import migrate
 
 pytestmark = pytest.mark.anyio
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import sqlite3
-import sys
 import threading
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,20 +14,15 @@ import anyio
 import anyio.to_thread
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 
-from atoll.control.store import creates, engine, events, keys, snapshots, tenants, usage, webhooks
+from atoll.control.store import creates, events, keys, snapshots, tenants, webhooks
 from atoll.control.store import sandboxes as rows
 from atoll.control.store.creates import Allowance, Once
 from atoll.control.store.engine import Store, sqlite_url
 from atoll.control.store.events import EventFilter
-from atoll.control.store.moments import from_us, to_us
+from atoll.control.store.moments import to_us
 from atoll.control.store.sandboxes import Filter, Position, Record
-from atoll.control.store.schema import NEWEST, metadata, usage_intervals
 from atoll.control.store.tenants import Tenant
-from atoll.control.store.usage import Reading, UsageFilter
 from atoll.control.store.webhooks import Webhook
 from atoll.model import ids, limits
 from atoll.model.errors import Conflict, InvalidArgument, LimitExceeded, Unavailable
@@ -38,61 +30,13 @@ from atoll.model.event import Event
 from atoll.model.lifecycle import EndReason, State
 from atoll.model.quota import Quota
 from atoll.model.resources import Resources
-from atoll.model.sandbox import Sandbox
 from atoll.model.snapshot import Snapshot, SnapshotState
-from atoll.model.usage import Prices, Sample
+from atoll.model.usage import Prices
 from atoll.testing.clock import START
 from atoll.testing.postgres import Postgres
+from tests.contract.records import NO_QUOTA, record
 
 pytestmark = pytest.mark.anyio
-
-NO_QUOTA = Allowance(Quota(), Quota(), Prices())
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[Store]:
-    async with Store.open(url) as store:
-        yield store
-
-
-def record(number: int, *, name: str | None = None, owner: str = "me", age_s: int = 0) -> Record:
-    created = START - timedelta(seconds=age_s)
-    sandbox = Sandbox(
-        id=ids.mint(ids.SANDBOX, 0, number.to_bytes(16, "big")),
-        template="code",
-        name=name,
-        metadata={"n": str(number)},
-        resources=Resources(cpu=0.5),
-        state=State.CREATING,
-        created_at=created,
-        started_at=None,
-        deadline_at=created + timedelta(microseconds=1_000_001),
-        ended_at=None,
-        end_reason=None,
-        end_detail="",
-    )
-    return Record(owner, sandbox)
-
-
-def schema_of(connection: sa.Connection) -> dict[str, Any]:
-    """Tables, columns and indexes, as the database itself tells them."""
-    inspector = sa.inspect(connection)
-    found: dict[str, Any] = {}
-    for table in inspector.get_table_names():
-        if table == "alembic_version":
-            continue
-        columns = [(c["name"], str(c["type"]), c["nullable"]) for c in inspector.get_columns(table)]
-        indexes = [(i["name"], tuple(i["column_names"]), bool(i["unique"])) for i in inspector.get_indexes(table)]
-        keys = tuple(inspector.get_pk_constraint(table)["constrained_columns"])
-        found[table] = (sorted(columns), sorted(map(str, indexes)), keys)
-    return found
-
-
-def made_at_once(connection: sa.Connection) -> dict[str, Any]:
-    metadata.create_all(connection)
-    found = schema_of(connection)
-    metadata.drop_all(connection)
-    return found
 
 
 async def test_only_a_snapshot_that_is_whole_expires(store: Store) -> None:
@@ -118,69 +62,6 @@ async def test_only_a_snapshot_that_is_whole_expires(store: Store) -> None:
     assert await store.read(snapshots.next_expiry) is None
 
 
-async def test_the_migrations_lead_to_the_schema(store: Store) -> None:
-    by_steps = await store.read(schema_of)
-
-    def clear(connection: sa.Connection) -> dict[str, Any]:
-        metadata.drop_all(connection)
-        return made_at_once(connection)
-
-    assert by_steps == await store.write(clear)
-
-
-async def test_what_is_newest_is_opened_without_looking_for_migrations(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(engine.__file__).parent / "migrations"))
-    assert ScriptDirectory.from_config(config).get_current_head() == NEWEST
-    async with Store.open(url) as store:
-        first = await store.read(schema_of)
-    monkeypatch.setitem(sys.modules, "alembic", None)
-    async with Store.open(url) as store:
-        assert await store.read(schema_of) == first
-
-
-def migrate(url: str, revision: str, fill: str) -> None:
-    """An old database with something in it."""
-    old = engine.database_engine(url)
-    with old.connect() as connection, connection.begin():
-        config = Config()
-        config.set_main_option("script_location", str(Path(engine.__file__).parent / "migrations"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-        for statement in filter(None, fill.split(";")):
-            connection.exec_driver_sql(statement)
-    old.dispose()
-
-
-OLD_ROWS = """
-INSERT INTO sandboxes VALUES ('sb1', 'default', 'code', 'mine', '{"a":"b"}', 1.0, 1, 2, 3, 'running', 1000, 2000, 9000,
-    NULL, NULL, '');
-INSERT INTO sandboxes VALUES ('sb2', 'team', 'base', NULL, '{}', 1.0, 1, 2, 3, 'killed', 500, 600, 700, 800,
-    'deadline', '');
-INSERT INTO sandbox_metadata VALUES ('sb1', 'a', 'b');
-INSERT INTO api_keys VALUES ('ak1', 'default', 'first', 'cafe', 'admin read write', 100)"""
-
-
-async def test_a_database_with_data_is_brought_forward(url: str) -> None:
-    """What an earlier version has written is all there, and its owners are tenants."""
-    migrate(url, "0001", OLD_ROWS)
-    async with Store.open(url) as store:
-        first = await store.read(rows.by_id, "sb1")
-        assert first is not None
-        assert (first.sandbox.name, first.sandbox.metadata, first.sandbox.external_id) == ("mine", {"a": "b"}, None)
-        second = await store.read(rows.by_id, "sb2")
-        assert second is not None
-        assert second.sandbox.end_reason is EndReason.DEADLINE
-        bearer = await store.read(keys.bearer, "cafe")
-        assert bearer is not None
-        assert (bearer.key.name, bearer.key.scopes) == ("first", frozenset({"admin", "read", "write"}))
-        assert [tenant.id for tenant in await store.read(tenants.every)] == ["default", "team"]
-        # The sandbox that ran is counted from its start on.
-        assert [(meter.sandbox_id, to_us(meter.at)) for meter in await store.read(usage.meters)] == [("sb1", 2000)]
-
-
 async def test_keys_that_have_ended_are_forgotten_but_for_the_newest(store: Store) -> None:
     """Never what is valid, the first of all, or the one that the caller names."""
 
@@ -200,52 +81,6 @@ async def test_keys_that_have_ended_are_forgotten_but_for_the_newest(store: Stor
     assert await left() == ["ak0", "ak2", "ak4", "ak5", "ak6", "ak8"]
     assert await store.write(keys.forget_ended, START + timedelta(seconds=5), "h2") == 2
     assert await left() == ["ak0", "ak2", "ak6", "ak8"]
-
-
-OLD_HOOKS = """
-INSERT INTO webhooks (id, owner, url, secret, actions, created_us, form) VALUES
-    ('wh1', 'me', 'https://x.test', 's', 'sandbox.creating sandbox.killed sandbox.failed', 1, 'e2b');
-INSERT INTO webhooks (id, owner, url, secret, actions, created_us, form) VALUES
-    ('wh2', 'me', 'https://x.test', 's', 'sandbox.creating', 1, 'atoll')"""
-
-
-async def test_webhooks_in_anothers_form_go_on_hearing_what_they_asked_for(url: str) -> None:
-    migrate(url, "0009", OLD_HOOKS)
-    async with Store.open(url) as store:
-        theirs, ours = [await store.read(webhooks.by_id, one) for one in ("wh1", "wh2")]
-        assert theirs is not None
-        assert ours is not None
-        assert set(theirs.actions) == {
-            "sandbox.running",
-            "sandbox.lifecycle.created",
-            "sandbox.killed",
-            "sandbox.failed",
-            "sandbox.lifecycle.killed",
-        }
-        assert ours.actions == ("sandbox.creating",)
-
-
-async def test_a_database_of_a_newer_version_is_refused_and_stays_as_it_is(url: str) -> None:
-    async with Store.open(url) as store:
-        await store.write(_set_version, "9999")
-    with pytest.raises(Conflict) as caught:
-        async with Store.open(url):
-            pass
-    assert caught.value.code == "other_version"
-    newer = engine.database_engine(url)
-    with newer.connect() as connection:
-        assert connection.scalars(sa.text("SELECT version_num FROM alembic_version")).all() == ["9999"]
-    newer.dispose()
-
-
-def _set_version(connection: sa.Connection, version: str) -> None:
-    connection.execute(sa.text("UPDATE alembic_version SET version_num = :version"), {"version": version})
-
-
-async def test_opening_again_changes_nothing(url: str) -> None:
-    for _ in range(2):
-        async with Store.open(url) as store:
-            await store.read(rows.live)
 
 
 async def test_rows_come_back_as_they_were(store: Store) -> None:
@@ -526,107 +361,6 @@ async def test_events_are_found_by_what_they_are_about(store: Store) -> None:
     assert await found(actions=("sand%",)) == []
     assert len(await found(owner=None)) == 4
     assert await store.write(events.forget, START + timedelta(seconds=1)) == 4
-
-
-async def test_usage_is_summed_by_day_template_and_label(store: Store) -> None:
-    noon = START.replace(hour=12)
-    for number in (1, 2):
-        await store.write(rows.add, record(number))
-        await store.write(usage.open_meter, record(number).sandbox.id, "me", noon)
-    one, two = (record(number).sandbox.id for number in (1, 2))
-    sample = Sample(cpu_s=86400.0, memory_bytes=limits.GIB, disk_bytes=0, egress_bytes=10)
-    await store.write(usage.count, {one: sample}, noon + timedelta(days=1))
-    await store.write(usage.close_meter, one, Reading(sample, noon + timedelta(days=1)))
-    await store.write(usage.close_meter, two, Reading(None, noon + timedelta(seconds=30)))
-
-    async def sums(by: str | None, **filters: Any) -> dict[str, tuple[float, float]]:
-        found = await store.read(usage.sums, UsageFilter("me", by=by, **filters), 100)
-        return {one.group: (one.usage.wall_s, one.usage.cpu_s) for one in found}
-
-    assert await sums(None) == {"": (86430.0, 86400.0)}
-    assert await sums("day") == {"2026-01-01": (43230.0, 43200.0), "2026-01-02": (43200.0, 43200.0)}
-    assert await sums("template") == {"code": (86430.0, 86400.0)}
-    assert await sums("label:n") == {"1": (86400.0, 86400.0), "2": (30.0, 0.0)}
-    assert await sums("sandbox", metadata={"n": "2"}) == {two: (30.0, 0.0)}
-    assert await sums(None, until=START.replace(hour=0)) == {}
-    assert await store.read(usage.sums, UsageFilter("you"), 100) == []
-    assert await store.read(usage.meters) == []
-
-
-async def test_the_same_time_cannot_be_counted_twice(store: Store) -> None:
-    await store.write(rows.add, record(1))
-    sandbox_id = record(1).sandbox.id
-    await store.write(usage.open_meter, sandbox_id, "me", START)
-    moment = START + timedelta(seconds=10)
-    async with anyio.create_task_group() as tasks:
-        for _ in range(10):
-            tasks.start_soon(store.write, usage.count, {sandbox_id: Sample(cpu_s=3)}, moment)
-    found = await store.read(usage.total_of_sandbox, sandbox_id)
-    assert (found.wall_s, found.cpu_s) == (10.0, 3.0)
-
-
-def interval_rows(connection: sa.Connection) -> list[tuple[str, float]]:
-    """When each interval begins, and how long it is."""
-    columns = usage_intervals.c
-    found = connection.execute(sa.select(columns.begin_us, columns.end_us).order_by(columns.begin_us))
-    return [(f"{from_us(begin):%H:%M:%S}", (end - begin) / 1e6) for begin, end in found]
-
-
-async def test_however_often_somebody_looks_an_hour_of_a_sandbox_is_one_row(store: Store) -> None:
-    """Exactly: also where a look is undone with its transaction, and where a sandbox slept in between."""
-    await store.write(rows.add, record(1))
-    sandbox_id = record(1).sandbox.id
-    begin = START.replace(hour=10, minute=59, second=0)
-    await store.write(usage.open_meter, sandbox_id, "me", begin)
-
-    def sample(second: int) -> Sample:
-        return Sample(cpu_s=second / 4, memory_bytes=limits.GIB if second else 0, egress_bytes=10 * second)
-
-    def undone(connection: sa.Connection, second: int) -> None:
-        usage.count(connection, {sandbox_id: sample(second)}, begin + timedelta(seconds=second))
-        raise Conflict("killed")
-
-    for second in range(1, 91):
-        if second % 30 == 0:
-            with pytest.raises(Conflict):
-                await store.write(undone, second)
-        await store.write(usage.count, {sandbox_id: sample(second)}, begin + timedelta(seconds=second))
-    assert await store.read(interval_rows) == [("10:59:00", 60), ("11:00:00", 30)]
-    used = await store.read(usage.total_of_sandbox, sandbox_id)
-    assert (used.wall_s, used.cpu_s, used.memory_gib_s, used.egress_bytes) == (90, 22.5, 89.5, 900)
-    await store.write(usage.close_meter, sandbox_id, Reading(sample(90), begin + timedelta(seconds=100)))
-    await store.write(functools.partial(usage.open_meter, again=True), sandbox_id, "me", begin + timedelta(seconds=110))
-    for second in (115, 120):
-        await store.write(usage.count, {sandbox_id: sample(90)}, begin + timedelta(seconds=second))
-    assert await store.read(interval_rows) == [("10:59:00", 60), ("11:00:00", 40), ("11:00:50", 10)]
-
-
-@pytest.mark.parametrize(("since", "until", "wall_s"), [(None, None, 7200), (11.5, None, 5400), (12, 13, 1800)])
-async def test_usage_is_summed_over_whole_hours(
-    store: Store, since: float | None, until: float | None, wall_s: float
-) -> None:
-    await store.write(rows.add, record(1))
-    sandbox_id, day = record(1).sandbox.id, START.replace(hour=0)
-    await store.write(usage.open_meter, sandbox_id, "me", day + timedelta(hours=10.5))
-    await store.write(usage.count, {sandbox_id: Sample()}, day + timedelta(hours=12.5))
-    await store.write(usage.close_meter, sandbox_id, Reading(None, day + timedelta(hours=12.5)))
-    moments = [None if hours is None else day + timedelta(hours=hours) for hours in (since, until)]
-    (found,) = await store.read(usage.sums, UsageFilter("me", moments[0], moments[1]), 10)
-    assert found.usage.wall_s == wall_s
-
-
-async def test_what_a_sandbox_sent_before_it_slept_is_not_counted_again(store: Store) -> None:
-    """Its counter of egress goes on where it was when it wakes; that of its CPU begins anew, in a new box."""
-    await store.write(rows.add, record(1))
-    sandbox_id = record(1).sandbox.id
-    await store.write(usage.open_meter, sandbox_id, "me", START)
-    slept = Sample(cpu_s=3.0, egress_bytes=1000)
-    await store.write(usage.close_meter, sandbox_id, Reading(slept, START + timedelta(seconds=10)))
-    await store.write(functools.partial(usage.open_meter, again=True), sandbox_id, "me", START + timedelta(seconds=60))
-    woke = Sample(cpu_s=2.0, egress_bytes=1500)
-    await store.write(usage.count, {sandbox_id: woke}, START + timedelta(seconds=70))
-    found = await store.read(usage.total_of_sandbox, sandbox_id)
-    assert (found.wall_s, found.cpu_s, found.egress_bytes) == (20.0, 5.0, 1500)
 
 
 async def test_a_delivery_is_on_record_with_its_event_and_sent_by_one(store: Store) -> None:
