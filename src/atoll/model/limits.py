@@ -481,6 +481,8 @@ SNAPSHOT_TRANSFERS_TOTAL_MAX = 16  # of all owners
 # E2B's API
 E2B_KEEPALIVE_S = 90.0  # between signs of life on a stream, for a caller who asks for no other
 E2B_INTERPRETER_KEEPALIVE_S = 5.0  # the same while code runs, as E2B's interpreter does it
+E2B_HEARD_OUT_BYTES_MAX = MIB  # of a request that is refused, so that its client hears why
+E2B_HEARD_OUT_S_MAX = 0.5  # the same: a body that waits for its answer does not get it later than this
 E2B_SAMPLE_S = 0.1  # between two looks at the counters; long enough for a percentage, short enough to wait for
 E2B_SAMPLES_AT_ONCE = 8  # sandboxes that one question about several looks into; each look waits and uses little
 E2B_UPLOAD_FILES_MAX = 10_000  # in one form

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
+import anyio
 import structlog
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from atoll.api import authn
 from atoll.api.compat.e2b import connect, cors, routing, shapes
@@ -25,6 +26,7 @@ from atoll.api.facade import RequestHead
 from atoll.api.ingress.addresses import Addresses
 from atoll.api.ingress.routes import host_of
 from atoll.control.service import Control
+from atoll.model import limits
 from atoll.model.errors import AtollError, Conflict, GuestFailed, LimitExceeded, NotFound, Unauthenticated
 from atoll.model.event import Shown
 from atoll.model.port import ANY_PORT
@@ -64,7 +66,8 @@ class Planes:
                 await cors.answer_preflight(scope, send)
                 return
             send = cors.for_pages(send)
-        ask = Ask(self._control, self._addresses, scope, receive, send, {}, authn.ANONYMOUS, route.sandbox_id)
+        request = _Request(receive)
+        ask = Ask(self._control, self._addresses, scope, request, send, {}, authn.ANONYMOUS, route.sandbox_id)
         ask.templates = {**shapes.TEMPLATES, **route.templates}
         try:
             operation = self._tables[route.plane].find(ask)
@@ -75,7 +78,29 @@ class Planes:
         except Exception as error:
             if exchange_of(scope).status:
                 raise  # an answer that has begun is cut off
+            if not _is_stream(ask):  # whose callers listen while they speak
+                await request.hear_out()
             await _refuse(ask, route.plane, error)
+
+
+class _Request:
+    """What a caller sends, and whether all of it has come."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._whole = False
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._whole = not message.get("more_body", False)
+        return message
+
+    async def hear_out(self) -> None:
+        """Before a refusal: some clients lose an answer that comes while they send. Who says much is not waited for."""
+        heard_bytes = 0
+        with anyio.move_on_after(limits.E2B_HEARD_OUT_S_MAX):
+            while not self._whole and heard_bytes <= limits.E2B_HEARD_OUT_BYTES_MAX:
+                heard_bytes += len((await self()).get("body", b""))
 
 
 class Table:
@@ -157,6 +182,10 @@ async def _admit_key(ask: Ask) -> None:
     ask.principal = await authn.principal_of(ask.scope, ask.control, key=e2bkey.read(key))
 
 
+def _is_stream(ask: Ask) -> bool:
+    return ask.header(b"content-type").startswith(connect.STREAM)
+
+
 async def _refuse(ask: Ask, plane: Plane, error: Exception) -> None:
     told = of_exception(error)
     exchange_of(ask.scope).code = told.code
@@ -170,7 +199,7 @@ async def _refuse(ask: Ask, plane: Plane, error: Exception) -> None:
         await ask.answer_text(told.message, told.http_status)
     elif isinstance(told, GuestFailed) and told.code in CLOSED:
         await ask.answer(port_closed(ask.sandbox_id, routing.AGENT_PORT), 502)
-    elif ask.header(b"content-type").startswith(connect.STREAM):
+    elif _is_stream(ask):
         await _refuse_stream(ask, told)
     elif ask.scope["path"].startswith(("/process.", "/filesystem.")):
         failure = connect.failure_of(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
 
@@ -115,6 +116,25 @@ async def test_the_inside_of_a_sandbox_wants_its_token(front: Front, operation: 
         shown = {"x_access_token": token} if token else {}
         answer = await front.ask(operation.method, path, b"{}", **names, **shown)
         assert answer.status == 401, (token, answer.body)
+
+
+@pytest.mark.parametrize(("pieces", "heard"), [(3, 3), (10**6, 17)])
+async def test_who_is_refused_in_the_middle_of_an_upload_may_finish_a_small_one(
+    front: Front, pieces: int, heard: int
+) -> None:
+    """Some clients lose an answer that comes while they send. A large upload is not waited for."""
+    made = await front.create()
+    sent = 0
+
+    async def chunks() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(pieces):
+            sent += 1
+            yield bytes(64 * limits.KIB)
+
+    headers = {"host": "127.0.0.1:7070", "e2b-sandbox-id": made["sandboxID"], "x-access-token": "wrong"}
+    answer = await front.caller.ask("POST", "/files?path=/tmp/a", headers=headers, chunks=chunks())
+    assert (answer.status, sent) == (401, heard)
 
 
 async def test_the_token_of_the_ports_does_not_open_the_agent(front: Front) -> None:
