@@ -210,6 +210,10 @@ class Images:
             elif other.exists():
                 other.rename(own)
 
+    def is_unsettled(self, image_id: str) -> bool:
+        """Whether two disks are, or were, about to change places."""
+        return self._stand_by(image_id).exists()
+
     def _turn(self, image_id: str) -> threading.RLock:
         """One at a time moves the disks of an image; for those of another nobody waits, for it may take long."""
         return self._changing_places.setdefault(image_id, threading.RLock())

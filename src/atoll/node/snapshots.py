@@ -20,7 +20,7 @@ from pathlib import Path
 import anyio
 import structlog
 
-from atoll.model import ids
+from atoll.model import ids, limits
 from atoll.model.errors import AtollError, Conflict, NotFound
 from atoll.node.disks import compare, space
 from atoll.node.disks.original import original_open
@@ -347,6 +347,15 @@ class Snapshots:
         except OSError as error:
             # The copy that was taken is as good, but for the quota, which begins anew.
             log.error("a paused sandbox keeps a copy of its disk", image=image_id, error=repr(error))
+
+    async def settle(self, image_id: str) -> None:
+        """Of two disks whose change of places came to nothing one goes, as soon as there is room for that."""
+        while self._host.images.is_unsettled(image_id):
+            try:
+                await asyncio.to_thread(self._host.images.settle, image_id)
+            except OSError as error:
+                log.warning("a copy of a disk goes later", image=image_id, error=repr(error))
+                await asyncio.sleep(limits.LOOP_RETRY_S)
 
     async def _wait_kept(self, image_id: str) -> None:
         if (moving := self._moving.get(image_id)) is not None:

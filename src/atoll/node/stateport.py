@@ -77,6 +77,7 @@ class StatePort(ABC):
                 await asyncio.to_thread(self._host.images.warm, image_id)
         finally:
             await self._demolish(instance)
+        await self._snapshots.settle(image_id)
 
     async def sandbox_resume(self, order: SandboxOrder) -> SandboxStarted:
         self._check_volumes(order.volumes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from atoll.model import ids
+from atoll.model import ids, limits
 from atoll.model.errors import Conflict, Internal
 from atoll.node.activity import Activity
 from atoll.node.disks import compare
@@ -167,3 +168,22 @@ async def test_an_image_of_one_in_standby_is_whole_though_it_does_not_stand_stil
     snapshots = Snapshots(host, cast(Any, None), cast(Any, {"sandbox": Standing()}), cast(Any, None))
     assert (await snapshots.take("sandbox", "image", memory=True)).has_memory
     assert told == ["thaw", "freeze"]
+
+
+async def test_a_copy_that_could_not_go_for_want_of_room_goes_when_there_is_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody may look at the image before it is needed again, which can be in a month."""
+    monkeypatch.setattr(limits, "LOOP_RETRY_S", 0.001)
+    tried: list[str] = []
+
+    def settle(image_id: str) -> None:
+        tried.append(image_id)
+        if len(tried) < 3:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    images = SimpleNamespace(is_unsettled=lambda _: len(tried) < 3, settle=settle)
+    snapshots = Snapshots(cast(Any, SimpleNamespace(images=images)), cast(Any, None), {}, cast(Any, None))
+    with anyio.fail_after(5):
+        await snapshots.settle("one")
+    assert tried == ["one"] * 3
