@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from atoll.guest import tree
@@ -58,7 +58,8 @@ class Run:
 
     stdin_fd: int | None = None
 
-    def __init__(self, process: Process, word: str) -> None:
+    def __init__(self, process: Process, word: str, before: Collection[int] = ()) -> None:
+        """`before` are processes of whom their age in ticks may not say that they were there already."""
         self.process = process
         self.word = word
         self.rings: dict[str, Ring] = process.rings
@@ -70,6 +71,7 @@ class Run:
         self.on_finish: list[Callable[[], None]] = []
         self._started_s = time.monotonic()
         self.began_ticks = tree.now_ticks()
+        self.before = before
 
     def write_stdin(self, data: bytes | memoryview) -> int:
         raise Refused("wrong_state", f"a command of a session has no standard input for {len(data)} bytes")
@@ -115,6 +117,7 @@ class Shell:
         self._lock = threading.Lock()
         self._heard = b""
         self._run: Run | None = None
+        self._rests_since_ticks = tree.now_ticks()
         process.on_finish.append(self._gone)
         pump.add_reader(self._socket.fileno(), self._hear)
 
@@ -124,7 +127,7 @@ class Shell:
                 raise Refused("wrong_state", "the shell has ended")
             if self._run is not None:
                 raise Refused("wrong_state", "the shell is still busy with another command")
-            run = self._run = Run(self.process, os.urandom(16).hex())
+            run = self._run = Run(self.process, os.urandom(16).hex(), self._there_already())
         try:
             self._send(f"{run.word}\0{command}\0".encode("utf-8", "surrogateescape"))
         except BaseException:
@@ -134,6 +137,12 @@ class Shell:
         if timeout_s is not None:
             self._pump.call(lambda: self._limit(run, timeout_s))
         return run
+
+    def _there_already(self) -> Collection[int]:
+        """What the last command left is as old as what the next one starts, if that comes within the same tick."""
+        if tree.now_ticks() > self._rests_since_ticks:
+            return ()
+        return {entry.pid for entry in tree.snapshot()}
 
     def _limit(self, run: Run, timeout_s: float) -> None:
         """In the pump's thread, where its end is heard of, too: that may have come first."""
@@ -167,7 +176,7 @@ class Shell:
     def _stop(self, run: Run) -> None:
         pid, number = self.process.pid, 15
         started_s = time.monotonic()
-        started = tree.Family(pid, self._own_pids(), self.process.mark, run.began_ticks)
+        started = tree.Family(pid, self._own_pids(), self.process.mark, run.began_ticks, run.before)
         told: set[int] = set()
         while run.exit is None and self.process.status is None:
             waited_s = time.monotonic() - started_s
@@ -206,6 +215,7 @@ class Shell:
             code, _, cwd = rest.partition(" ")
             run = self._run
             if run is not None and word == run.word and code.isdecimal() and len(code) <= 3:
+                self._rests_since_ticks = tree.now_ticks()
                 self._run = None
                 self._pump.cancel(run.time_limit)
                 run.end(int(code), ended=False, cwd=cwd[: limits.PATH_BYTES_MAX])

@@ -94,9 +94,15 @@ def _with_descendants(entries: Collection[Entry], pids: Iterable[int]) -> set[in
     return found
 
 
-def younger(entries: Collection[Entry], root: int, found: Collection[int], since_ticks: int) -> set[int]:
-    """Of those who come from `root`, without itself: who began since then, and not by one who was there before."""
-    older = {entry.pid for entry in entries if entry.pid in found and entry.started_ticks < since_ticks} - {root}
+def younger(
+    entries: Collection[Entry], root: int, found: Collection[int], since_ticks: int, before: Collection[int] = ()
+) -> set[int]:
+    """Of those who come from `root`, without itself: who began since then, and not by one who was there before.
+
+    `before` are those of whom that is known, where a tick is too long to tell.
+    """
+    earlier = (entry.pid for entry in entries if entry.started_ticks < since_ticks or entry.pid in before)
+    older = (set(earlier) & set(found)) - {root}
     return set(found) - _with_descendants(entries, older) - {root}
 
 
@@ -139,10 +145,18 @@ class Family:
     Who leaves its session and loses its parents is still known by `mark`, a variable that it was started with.
     """
 
-    def __init__(self, root: int, spared: Collection[int], mark: str = "", since_ticks: int | None = None) -> None:
-        """With `since_ticks`, only those who began since then, and not the process itself."""
+    def __init__(
+        self,
+        root: int,
+        spared: Collection[int],
+        mark: str = "",
+        since_ticks: int | None = None,
+        before: Collection[int] = (),
+    ) -> None:
+        """With `since_ticks`, only those who began since then and are not among `before`; not the process itself."""
         self._root = root
         self._since_ticks = since_ticks
+        self._before = before
         self._spared = set(spared)
         self._mark = mark.encode()
         self._known: set[int] = set()
@@ -158,7 +172,9 @@ class Family:
                     (self._known if marked else self._strangers).add(entry.pid)
         found = members(entries, self._root, self._known) - self._spared
         self._known |= found
-        return found if self._since_ticks is None else younger(entries, self._root, found, self._since_ticks)
+        if self._since_ticks is None:
+            return found
+        return younger(entries, self._root, found, self._since_ticks, self._before)
 
 
 def _environment(pid: int) -> list[bytes]:

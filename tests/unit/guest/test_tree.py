@@ -43,6 +43,8 @@ def test_who_was_there_before_is_spared_with_all_that_it_started() -> None:
 
     entries = [at(1, 10, 1), at(5, 11, 10), at(9, 13, 11), at(8, 12, 10), at(9, 14, 12)]
     assert tree.younger(entries, 10, tree.members(entries, 10), since_ticks=8) == {12, 14}
+    within_a_tick = [at(8, 10, 1), at(8, 11, 10), at(8, 13, 11), at(8, 12, 10)]
+    assert tree.younger(within_a_tick, 10, tree.members(within_a_tick, 10), since_ticks=8, before={10, 11}) == {12}
 
 
 def test_the_owner_is_found_by_session_or_parents() -> None:
