@@ -327,7 +327,7 @@ def attempt(stage: Stage, case: Case, mode: Mode, at: int) -> str:
         stage.server.wait_dead()
         stage.server.start()
     assert code not in ("internal", "disk_failed"), (case.name, mode, at, stage.server.log()[-3000:])
-    wait_until(lambda: not strays(stage), SETTLED_S, f"{case.name}, {mode} at {at}, {code}: {strays(stage)}")
+    wait_until(lambda: not strays(stage), SETTLED_S, lambda: f"{case.name}, {mode} at {at}, {code}: {strays(stage)}")
     made = case.made(stage)
     # A record that could not be written is caught up with later, so what it is about may have come about.
     certain = mode != "kill" and code != "database_unavailable"
