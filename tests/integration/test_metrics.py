@@ -47,3 +47,24 @@ def test_metrics_now_per_process_and_over_time(server: Server) -> None:
         shown = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=True).stdout
         assert "busy-one" in shown
         assert "memory" in shown.splitlines()[1]
+
+
+def test_the_number_of_processes_is_there_over_time(server: Server) -> None:
+    """While it is busy too, as its memory is on the move; and nothing wakes up one that sleeps."""
+    with server.create("base") as sandbox:
+
+        def now() -> int:
+            items = sandbox.metrics.history().items
+            return (items[-1].processes or 0) if items else 0
+
+        wait_until(now, 20, "it was heard")
+        few = now()
+        churn = "while :; do head -c 60M /dev/zero | tail -c 50M > /dev/null; done"
+        sandbox.commands.start(f"for i in $(seq 30); do sleep 300 & done; {churn}")
+        wait_until(lambda: now() >= few + 30, 20, "those that began are counted")
+        assert now() <= sandbox.metrics.now().processes + 5
+        sandbox.standby()
+        count = len(sandbox.metrics.history().items)
+        wait_until(lambda: len(sandbox.metrics.history().items) >= count + 2, 20, "two samples more")
+        assert now() >= few + 30, "what it had when it fell asleep"
+        assert sandbox.info().state == "standby"

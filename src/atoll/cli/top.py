@@ -45,7 +45,7 @@ def _show_history(past: MetricsHistory, as_json: bool) -> None:
     if as_json:
         print_json(msgspec.to_builtins(past))
     else:
-        print_table(("AT", "CPU", "MEMORY", "DISK", "IN", "OUT"), history_rows(past.items))
+        print_table(("AT", "CPU", "MEMORY", "DISK", "PROCESSES", "IN", "OUT"), history_rows(past.items))
 
 
 def history_rows(samples: Sequence[MetricsSample]) -> list[tuple[str, ...]]:
@@ -58,7 +58,8 @@ def history_rows(samples: Sequence[MetricsSample]) -> list[tuple[str, ...]]:
             max(0, int((now.network_sent_bytes - before.network_sent_bytes) / elapsed_s)),
         )
         busy = max(0.0, now.cpu_s - before.cpu_s) / elapsed_s
-        sizes = (amount(now.memory_bytes), amount(now.disk_bytes))
+        processes = "-" if now.processes is None else str(now.processes)
+        sizes = (amount(now.memory_bytes), amount(now.disk_bytes), processes)
         rows.append((f"{now.at:%H:%M:%S}", f"{busy * 100:.0f}%", *sizes, *(f"{amount(rate)}/s" for rate in rates)))
     return rows
 

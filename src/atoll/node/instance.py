@@ -62,7 +62,7 @@ class Instance:
         self.guest = GuestLink(box.connect_guest, entry.token, lambda: network.dial_begin(GUEST_PORT))
         self.ports = PortDial(network, self.guest, reserved=(GUEST_PORT,))
         self.activity = Activity(self.ports.in_use, lambda: host.egress.moved_at_s(self.entry.sandbox_id))
-        self._memory: Watched | None = None
+        self.memory: Watched | None = None
 
     @classmethod
     async def create(
@@ -176,22 +176,22 @@ class Instance:
         """From here on its guard may rest while its memory does; that of an earlier version looks itself, as ever."""
         if not self.guest_is_ours():
             return
-        self._memory = Watched(
+        self.memory = Watched(
             self._host.cgroups.memory_gauge(self._host.names.cgroup(self.entry.box_id)),
             self.entry.resources.memory_bytes,
             lambda: self.guest.become("memory.lease", {}),
             self._keeps_still,
         )
-        self._host.memory_watch.add(self._memory)
+        self._host.memory_watch.add(self.memory)
 
     def guest_is_ours(self) -> bool:
         """Whether the guest is of this server's version, and not of an earlier one's."""
         return self.entry.boot.guest_app == str(self._host.guest_app)
 
     def _unwatch_memory(self) -> None:
-        if self._memory is not None:
-            self._host.memory_watch.remove(self._memory)
-            self._memory = None
+        if self.memory is not None:
+            self._host.memory_watch.remove(self.memory)
+            self.memory = None
 
     async def become(
         self, entry: Entry, env: Mapping[str, str], *, timeout_s: float = limits.GUEST_REPLY_S_MAX
@@ -370,8 +370,8 @@ class Instance:
         """
         self._note(held=True)
         self.guest.rest()  # nobody waits on it in an image
-        if self._memory is not None:
-            self._memory.stir()
+        if self.memory is not None:
+            self.memory.hang_up()
         await self._box.pause()
         yield
         if not for_good:
@@ -452,7 +452,7 @@ class Instance:
         return self.frozen or self.entry.held
 
     def _heard_lately(self) -> bool:
-        return self._memory is not None and self._memory.heard_lately()
+        return self.memory is not None and self.memory.heard_lately()
 
     @property
     def alive(self) -> bool:

@@ -1,10 +1,11 @@
 """Looking at the memory of sandboxes from outside, where a look costs microseconds, so that their guards can rest.
 
-    moving ──calm for a while──▶ resting (a lease: an open connection) ──memory moves, or is nearly used up──▶ moving
+    moving ──calm for a while──▶ resting ──memory moves, or is nearly used up──▶ moving
 
 A look inside wakes the sandbox up, which costs it half a millisecond of processor (seen): two hundred with a program
 that rests took a quarter of two processors. The guard inside ends who must be ended, as ever; all that is decided here
-is whether it needs to look. Whatever happens to this process, its connections end with it, and all guards look again.
+is whether it needs to look. It is told on a line, an open connection, again and again; each time the guest answers
+with the number of its processes. Whatever happens to this process, its lines end with it, and all guards look again.
 """
 
 from __future__ import annotations
@@ -21,86 +22,110 @@ from atoll.model import limits
 from atoll.model.errors import AtollError
 from atoll.model.headroom import is_near
 from atoll.node.cgroups import MemoryGauge
+from atoll.wire import guest
 
-_SIGN = b"."
+_COUNT_DIGITS_MAX = 7  # more than there can be processes; the guest may say anything
 
-Lease = Callable[[], Awaitable[socket.socket]]
+Open = Callable[[], Awaitable[socket.socket]]
 
 
 class Watched:
-    """One sandbox: how much it uses, whether that moves, and the lease of its guard."""
+    """One sandbox: how much it uses, whether that moves, and the line to its guard."""
 
     def __init__(
-        self, gauge: MemoryGauge, memory_bytes: int, lease: Lease, stands_still: Callable[[], bool] = lambda: False
+        self, gauge: MemoryGauge, memory_bytes: int, line: Open, stands_still: Callable[[], bool] = lambda: False
     ) -> None:
-        self.leasing = False
+        self.opening = False
         self.stands_still = stands_still
         """Whether it does, by our own doing: then it uses nothing, and hears nothing."""
+        self.processes: int | None = None
+        """How many it had when it was last heard, if it ever was, by its own word."""
         self._memory_bytes = memory_bytes
         self._gauge = gauge
-        self._lease = lease
+        self._open = line
         self._line: socket.socket | None = None
         self._base_bytes = 0
-        self._calm_since_s = time.monotonic()
-        self._signed_s = 0.0
+        self._calm_since_s = self._alone_since_s = time.monotonic()
+        self._rests = False  # what was said last
+        self._said_s = 0.0
         self._heard_s = 0.0
+        self._answered = True
 
     @property
     def resting(self) -> bool:
-        return self._line is not None
+        """Whether its guard does, because it was told that it may."""
+        return self._rests
 
     def heard_lately(self) -> bool:
         """Whether the guest answered one of the last signs of life."""
-        return self.resting and time.monotonic() - self._heard_s < 2 * limits.MEMORY_WATCH_SIGN_S
+        return self._line is not None and time.monotonic() - self._heard_s < 2 * limits.MEMORY_WATCH_SIGN_S
 
     def close(self) -> None:
-        self.stir()
+        self.hang_up()
         self._gauge.close()
 
-    def stir(self) -> None:
-        """The guard looks itself from now on."""
-        self._calm_since_s = time.monotonic()
+    def hang_up(self) -> None:
+        """The guard looks itself from now on, and has nobody to answer to."""
+        self._calm_since_s = self._alone_since_s = time.monotonic()
+        self._rests = False
         if self._line is not None:
             self._line.close()
             self._line = None
 
-    def look(self, now_s: float) -> bool:
-        """Look once, and wake the guard if it must be; whether all has been calm so long that it may rest."""
+    def look(self, now_s: float) -> None:
+        """Look once, and tell the guard if that changes what it has to do."""
+        if self._moved():
+            self._calm_since_s = now_s
+        rests = now_s - self._calm_since_s >= limits.MEMORY_WATCH_CALM_S
+        if self._line is None:
+            return
+        try:
+            if not self._answered:
+                self._hear(self._line, now_s)
+            if rests != self._rests or now_s - self._said_s >= limits.MEMORY_WATCH_SIGN_S:
+                self._say(self._line, now_s, rests=rests)
+        except OSError:
+            self.hang_up()
+
+    def _moved(self) -> bool:
         used_bytes = self._gauge.used_bytes()
         near = is_near(used_bytes, self._memory_bytes) and is_near(self._gauge.held_bytes(), self._memory_bytes)
         if near or used_bytes >= self._base_bytes + limits.MEMORY_WATCH_MOVE_BYTES:
             self._base_bytes = used_bytes
-            self.stir()
-            return False
+            return True
         self._base_bytes = min(self._base_bytes, used_bytes)
-        if self._line is not None:
-            self._keep(self._line, now_s)
-        return now_s - self._calm_since_s >= limits.MEMORY_WATCH_CALM_S
+        return False
 
-    def _keep(self, line: socket.socket, now_s: float) -> None:
-        if now_s - self._signed_s < limits.MEMORY_WATCH_SIGN_S:
-            return
-        self._signed_s = now_s
+    def _hear(self, line: socket.socket, now_s: float) -> None:
         try:
-            line.send(_SIGN)
-            if not line.recv(64):
-                raise ConnectionResetError
-            self._heard_s = now_s
+            said = line.recv(64)
         except BlockingIOError:
-            return  # no answer to the last sign yet
-        except OSError:
-            self.stir()
+            return
+        if not said:
+            raise ConnectionResetError
+        self._heard_s = now_s
+        self._answered = True
+        count = said.split()[-1:]
+        if count and count[0].isdigit() and len(count[0]) <= _COUNT_DIGITS_MAX:
+            self.processes = int(count[0])
 
-    async def lease(self) -> None:
-        """Tell the guard that it may rest. If memory moved or it was made to stand still meanwhile, it may not."""
-        asked_s = time.monotonic()
-        line = await self._lease()
-        if self._calm_since_s > asked_s or self.stands_still() or self._line is not None:
+    def _say(self, line: socket.socket, now_s: float, *, rests: bool) -> None:
+        self._said_s, self._rests, self._answered = now_s, rests, False
+        line.send(guest.LINE_REST if rests else guest.LINE_LOOK)
+
+    def wants_line(self, now_s: float) -> bool:
+        """Not at once: most of what a sandbox does, it does when it begins."""
+        return self._line is None and not self.opening and now_s - self._alone_since_s >= limits.MEMORY_WATCH_CALM_S
+
+    async def open(self) -> None:
+        """Have a line, unless it was made to stand still meanwhile."""
+        line = await self._open()
+        if self.stands_still() or self._line is not None:
             line.close()
             return
         line.setblocking(False)
-        self._line, self._signed_s = line, time.monotonic()
-        self._heard_s = self._signed_s
+        self._line = line
+        self._heard_s, self._said_s, self._answered = time.monotonic(), 0.0, True
 
 
 class MemoryWatch:
@@ -131,7 +156,7 @@ class MemoryWatch:
                     self._look(tasks)
         finally:
             for watched in list(self._all):
-                watched.stir()
+                watched.hang_up()
 
     def _look(self, tasks: TaskGroup) -> None:
         now_s = time.monotonic()
@@ -139,21 +164,21 @@ class MemoryWatch:
             if watched.stands_still():
                 continue
             try:
-                calm = watched.look(now_s)
+                watched.look(now_s)
             except (OSError, ValueError):  # its control group is gone, and so is it
                 self.remove(watched)
                 continue
-            if calm and not watched.resting and not watched.leasing:
-                watched.leasing = True
-                tasks.start_soon(self._lease, watched)
+            if watched.wants_line(now_s):
+                watched.opening = True
+                tasks.start_soon(self._open, watched)
         if not self._all:
             self._some.clear()
 
-    async def _lease(self, watched: Watched) -> None:
+    async def _open(self, watched: Watched) -> None:
         try:
             async with self._places:
-                await watched.lease()
+                await watched.open()
         except AtollError:
-            watched.stir()  # it is asked again when it has been calm for as long again
+            watched.hang_up()  # it is asked again a while later
         finally:
-            watched.leasing = False
+            watched.opening = False

@@ -1,6 +1,7 @@
 """What each sandbox uses over time: looked at from outside every few seconds, the last hour kept in memory.
 
-Nothing here asks the sandbox itself: a frozen one is counted too, and none can lie.
+Nothing here waits for the sandbox itself: a frozen one is counted too, and none can lie, but about the number of its
+processes. Only its own kernel knows that one, and its guest says it on the line of its memory's guard.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Series:
             disk_bytes=self._host.pool.disk_usage_bytes(entry.box_id),
             received_bytes=received,
             sent_bytes=sent,
+            processes=instance.memory.processes if instance.memory else None,
         )
 
 

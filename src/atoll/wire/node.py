@@ -149,6 +149,8 @@ class SeriesPoint:
     disk_bytes: int
     received_bytes: int
     sent_bytes: int
+    processes: int | None = None
+    """By the sandbox's own word of some seconds before."""
 
 
 class GuestStream(Protocol):

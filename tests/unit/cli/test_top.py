@@ -52,19 +52,20 @@ def test_one_that_has_just_begun_counts_and_one_that_ended_did_too() -> None:
 
 def test_history_shows_what_came_since_the_moment_before() -> None:
     """Counters that began anew, as after a pause, are not below zero."""
-    counts = [(0, 1.0, 0, 0), (5, 6.0, 5 * 1024, 10 * 1024), (10, 1.0, 0, 0)]
+    counts = [(0, 1.0, None, 0, 0), (5, 6.0, None, 5 * 1024, 10 * 1024), (10, 1.0, 7, 0, 0)]
     samples = [
         MetricsSample(
             at=AT + timedelta(seconds=at_s),
             cpu_s=cpu_s,
             memory_bytes=2**20,
             disk_bytes=2**30,
+            processes=processes,
             network_received_bytes=received,
             network_sent_bytes=sent,
         )
-        for at_s, cpu_s, received, sent in counts
+        for at_s, cpu_s, processes, received, sent in counts
     ]
     assert history_rows(samples) == [
-        ("00:00:05", "100%", "1MiB", "1GiB", "1KiB/s", "2KiB/s"),
-        ("00:00:10", "0%", "1MiB", "1GiB", "0B/s", "0B/s"),
+        ("00:00:05", "100%", "1MiB", "1GiB", "-", "1KiB/s", "2KiB/s"),
+        ("00:00:10", "0%", "1MiB", "1GiB", "7", "0B/s", "0B/s"),
     ]

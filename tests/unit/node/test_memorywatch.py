@@ -1,4 +1,4 @@
-"""Who may rest and who is woken up, by what a control group says; the guests are connections."""
+"""Who may rest and who is woken up, by what a control group says; the guests are lines."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from atoll.model import limits
 from atoll.model.errors import GuestFailed
 from atoll.node.memorywatch import MemoryWatch, Watched
+from atoll.wire import guest
 
 pytestmark = pytest.mark.anyio
 
@@ -25,14 +26,15 @@ def anyio_backend() -> str:
 
 
 class Box:
-    """A sandbox as it is seen from outside: a gauge, and a guest that takes leases."""
+    """A sandbox as it is seen from outside: a gauge, and a guest that takes lines."""
 
     def __init__(self) -> None:
         self.used, self.held = 100 * MIB, 60 * MIB
         self.gone = self.closed = self.refuses = self.still = False
         self.looked = 0
-        self.leases: list[socket.socket] = []
-        self.watched = Watched(self, TOTAL, self.lease, lambda: self.still)  # type: ignore[arg-type]
+        self.lines: list[socket.socket] = []
+        self.words = b""  # that were said on the last line
+        self.watched = Watched(self, TOTAL, self.line, lambda: self.still)  # type: ignore[arg-type]
 
     def used_bytes(self) -> int:
         self.looked += 1
@@ -46,25 +48,36 @@ class Box:
     def close(self) -> None:
         self.closed = True
 
-    async def lease(self) -> socket.socket:
+    async def line(self) -> socket.socket:
         if self.refuses:
             self.refuses = False
             raise GuestFailed("it does not answer", code="guest_timeout")
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
-        self.leases.append(theirs)
+        self.lines.append(theirs)
+        self.words = b""
         return ours
 
-    def heard_after(self, moment_s: float) -> bool:
-        """Answer what was said; whether an answer was heard since."""
-        with contextlib.suppress(BlockingIOError):
-            self.leases[-1].send(self.leases[-1].recv(64))
-        return self.watched._heard_s > moment_s
-
-    def woken(self) -> bool:
-        """Whether the last lease has ended."""
+    def answer(self, words: bytes) -> int:
+        """Answer what was said, with this; how many words there were."""
         try:
-            while self.leases[-1].recv(64):
+            said = self.lines[-1].recv(64)
+            self.lines[-1].send(words)
+        except BlockingIOError:
+            return 0
+        self.words += said
+        return len(said)
+
+    def told(self, word: bytes) -> bool:
+        """Whether this was said last."""
+        with contextlib.suppress(BlockingIOError):
+            self.words += self.lines[-1].recv(64)
+        return self.words.endswith(word)
+
+    def hung_up(self) -> bool:
+        """Whether the last line has ended."""
+        try:
+            while self.lines[-1].recv(64):
                 pass
         except BlockingIOError:
             return False
@@ -86,7 +99,7 @@ async def watch(box: Box, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Memo
         running = tasks.create_task(watch.run())
         yield watch
         running.cancel()
-    for theirs in box.leases:
+    for theirs in box.lines:
         theirs.close()
 
 
@@ -103,13 +116,14 @@ async def looks(box: Box, count: int) -> None:
 
 async def test_one_that_is_calm_may_rest_and_is_woken_when_its_memory_grows(watch: MemoryWatch, box: Box) -> None:
     await wait_for(lambda: box.watched.resting)
+    assert box.told(guest.LINE_REST)
     box.used += limits.MEMORY_WATCH_MOVE_BYTES - 1
     await looks(box, 3)
-    assert not box.woken()
+    assert box.told(guest.LINE_REST)
     box.used += 1
-    await wait_for(box.woken)
-    await wait_for(lambda: box.watched.resting)  # again, where it is now
-    assert len(box.leases) == 2
+    await wait_for(lambda: box.told(guest.LINE_LOOK))
+    await wait_for(lambda: box.told(guest.LINE_REST))  # again, where it is now
+    assert len(box.lines) == 1
 
 
 async def test_slow_growth_is_growth(watch: MemoryWatch, box: Box) -> None:
@@ -117,7 +131,7 @@ async def test_slow_growth_is_growth(watch: MemoryWatch, box: Box) -> None:
     for _ in range(20):
         box.used += MIB
         await looks(box, 1)
-    await wait_for(lambda: len(box.leases) > 1 or box.woken())
+    await wait_for(lambda: box.told(guest.LINE_LOOK) or guest.LINE_LOOK in box.words)
 
 
 async def test_what_was_given_back_does_not_hide_what_is_taken_again(watch: MemoryWatch, box: Box) -> None:
@@ -125,26 +139,38 @@ async def test_what_was_given_back_does_not_hide_what_is_taken_again(watch: Memo
     box.used -= 50 * MIB
     await looks(box, 3)
     box.used += 20 * MIB
-    await wait_for(box.woken)
+    await wait_for(lambda: box.told(guest.LINE_LOOK))
 
 
 async def test_one_that_is_near_its_limit_looks_itself(watch: MemoryWatch, box: Box) -> None:
     """Each time so little more that it is no move; the files that the kernel keeps do not count."""
     await wait_for(lambda: box.watched.resting)
     box.used = TOTAL - MIB
-    await wait_for(box.woken)
-    await wait_for(lambda: box.watched.resting)
+    await wait_for(lambda: box.told(guest.LINE_LOOK))
+    await wait_for(lambda: box.told(guest.LINE_REST))
     box.held = TOTAL - MIB
-    await wait_for(box.woken)
-    leases = len(box.leases)
+    await wait_for(lambda: box.told(guest.LINE_LOOK))
     await asyncio.sleep(4 * limits.MEMORY_WATCH_CALM_S)
-    assert len(box.leases) == leases
+    assert box.told(guest.LINE_LOOK)
+
+
+async def test_one_that_never_rests_has_a_line_too(
+    watch: MemoryWatch, box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MEMORY_WATCH_SIGN_S", 0.02)
+    box.held = box.used = TOTAL - MIB
+    await wait_for(lambda: box.lines)
+    for count in (b"5\n", b"17\n"):
+        await wait_for(lambda count=count: box.answer(count))  # type: ignore[misc]
+        await wait_for(lambda count=count: box.watched.processes == int(count))  # type: ignore[misc]
+    assert guest.LINE_REST not in box.words
+    assert not box.watched.resting
 
 
 async def test_one_that_stands_still_is_not_asked(watch: MemoryWatch, box: Box) -> None:
     box.still = True
     await asyncio.sleep(3 * limits.MEMORY_WATCH_CALM_S)
-    assert not box.leases
+    assert not box.lines
     box.still = False
     await wait_for(lambda: box.watched.resting)
 
@@ -152,11 +178,24 @@ async def test_one_that_stands_still_is_not_asked(watch: MemoryWatch, box: Box) 
 async def test_signs_of_life_are_given_and_heard(watch: MemoryWatch, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MEMORY_WATCH_SIGN_S", 0.02)
     await wait_for(lambda: box.watched.resting)
-    leased_s = box.watched._heard_s
-    await wait_for(lambda: box.heard_after(leased_s))
+    opened_s = box.watched._heard_s
+    await wait_for(lambda: box.answer(b"3\n") and box.watched._heard_s > opened_s)
+    assert box.watched.processes == 3
     await wait_for(lambda: not box.watched.heard_lately())  # nobody answers any more
-    box.leases[-1].close()
-    await wait_for(lambda: len(box.leases) == 2)  # a guest that was restored has lost it, and gets another
+    box.lines[-1].close()
+    await wait_for(lambda: len(box.lines) == 2)  # a guest that was restored has lost it, and gets another
+    assert box.watched.processes == 3
+
+
+async def test_a_guest_may_say_anything(watch: MemoryWatch, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MEMORY_WATCH_SIGN_S", 0.005)
+    await wait_for(lambda: box.watched.resting)
+    for said in (b"-3", b"\n", b"12345678\n", b"x" * 64, "٣".encode(), b"1e3"):
+        heard_s = box.watched._heard_s
+        await wait_for(lambda said=said: box.answer(said))  # type: ignore[misc]
+        await wait_for(lambda heard_s=heard_s: box.watched._heard_s > heard_s)  # type: ignore[misc]
+        assert box.watched.processes is None
+    await wait_for(lambda: box.answer(b"9\n") and box.watched.processes == 9)
 
 
 async def test_a_guest_that_fails_is_asked_again(watch: MemoryWatch, box: Box) -> None:
@@ -168,7 +207,7 @@ async def test_a_group_that_is_gone_is_forgotten(watch: MemoryWatch, box: Box) -
     await wait_for(lambda: box.watched.resting)
     box.gone = True
     await wait_for(lambda: box.closed)
-    assert box.woken()
+    assert box.hung_up()
     watch.remove(box.watched)  # what is gone may be taken away again
 
 
@@ -182,5 +221,5 @@ async def test_when_the_watch_ends_every_guard_is_woken(box: Box, monkeypatch: p
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
-    assert box.woken()
-    box.leases[-1].close()
+    assert box.hung_up()
+    box.lines[-1].close()

@@ -36,6 +36,7 @@ async def history(call: Call[Nothing, Nothing]) -> MetricsHistory:
                 cpu_s=sample.cpu_s,
                 memory_bytes=sample.memory_bytes,
                 disk_bytes=sample.disk_bytes,
+                processes=sample.processes,
                 network_received_bytes=sample.received_bytes,
                 network_sent_bytes=sample.sent_bytes,
             )

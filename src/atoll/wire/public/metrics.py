@@ -53,12 +53,16 @@ class ProcessUsageList(Answer):
 
 
 class MetricsSample(Answer):
-    """One moment, as the machine counts: of the sandbox and the runtime around it."""
+    """One moment, as the machine counts: of the sandbox and the runtime around it.
+
+    `processes` is what the kernel inside said within the seconds before; null in the first seconds of a sandbox.
+    """
 
     at: datetime
     cpu_s: float
     memory_bytes: int
     disk_bytes: int
+    processes: int | None
     network_received_bytes: int
     network_sent_bytes: int
 
