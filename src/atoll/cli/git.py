@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from atoll.cli.identity import identity_argument
 from atoll.cli.options import Seconds
 from atoll.cli.output import json_option, print_json, print_table, printable
 from atoll.cli.place import Place, opened, place_argument, user_option
@@ -49,7 +50,7 @@ def _done(answer: GitDone) -> None:
 
 
 @git.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("url")
 @click.argument("path", required=False)
 @click.option("--branch", "-b", help="This one, and not the remote's usual one.")

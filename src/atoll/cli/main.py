@@ -8,6 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+from click.exceptions import NoSuchCommand
+from click.shell_completion import CompletionItem
+
+from atoll import __version__
 
 # name -> (module:object, the line that --help shows without importing it)
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -55,12 +59,25 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in COMMANDS or args[0].startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        raise NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx)  # click would look among those that it imported
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the table: to import every command for their names takes as long as a person notices."""
+        found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, "--version", "-V", prog_name="atoll", message="%(prog)s %(version)s")
 def atoll() -> None:
     """Isolated Linux computers for agents, on your own machine.
 

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from atoll.cli.find import find
+from atoll.cli.identity import identity_argument
 from atoll.cli.options import PolicyFile
 from atoll.cli.output import amount, json_option, print_json, print_table
 from atoll.cli.policyhosts import proposed
@@ -23,7 +24,7 @@ def policy() -> None:
 
 
 @policy.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @json_option
 def show(identity: str, as_json: bool) -> None:
     """Show the policy that is in force."""
@@ -32,7 +33,7 @@ def show(identity: str, as_json: bool) -> None:
 
 
 @policy.command("set")
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.option("--mode", type=click.Choice(["nothing", "listed", "public"]), help="What needs no rule.")
 @click.option(
     "--allow", "-a", multiple=True, metavar="RULE", help="A host, *.suffix, network or @list; again for more."
@@ -59,7 +60,7 @@ def set_(identity: str, file: dict[str, Any] | None, as_json: bool, **options: A
 
 
 @policy.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("url")
 @click.option("--method", "-X", default="GET", show_default=True, help="Of the request, where rules look at it.")
 @json_option
@@ -80,7 +81,7 @@ def test(identity: str, url: str, method: str, as_json: bool) -> int:
 
 
 @policy.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @json_option
 def log(identity: str, as_json: bool) -> None:
     """Show the sandbox's traffic and its latest connections, allowed and refused."""
@@ -97,7 +98,7 @@ def log(identity: str, as_json: bool) -> None:
 
 
 @policy.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @json_option
 def asks(identity: str, as_json: bool) -> None:
     """List the connections that wait for a person's word."""
@@ -110,7 +111,7 @@ def asks(identity: str, as_json: bool) -> None:
 
 
 @policy.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("ask", metavar="ASK")
 @click.argument("word", metavar="WORD", type=click.Choice(["once", "always", "refuse"]))
 def answer(identity: str, ask: str, word: str) -> None:
@@ -121,7 +122,7 @@ def answer(identity: str, ask: str, word: str) -> None:
 
 
 @policy.command("secrets")
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--none", is_flag=True, help="It has no secret from now on.")
 @json_option

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from atoll.cli.find import find
+from atoll.cli.identity import identity_argument
 from atoll.cli.options import Seconds
 from atoll.cli.output import json_option, print_json, print_table, printable
 from atoll.model import limits
@@ -21,7 +22,7 @@ def port() -> None:
 
 
 @port.command("ls")
-@click.argument("identity", metavar="ID")
+@identity_argument
 @json_option
 def list_(identity: str, as_json: bool) -> None:
     """List the ports that listen, and by which process."""
@@ -34,7 +35,7 @@ def list_(identity: str, as_json: bool) -> None:
 
 
 @port.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("number", metavar="PORT")
 @click.option("--timeout", "timeout_s", type=Seconds(), default="30s", show_default=True, help="How long to wait.")
 def wait(identity: str, number: str, timeout_s: float) -> None:
@@ -44,7 +45,7 @@ def wait(identity: str, number: str, timeout_s: float) -> None:
 
 
 @port.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 def watch(identity: str) -> None:
     """Print each port that opens or closes, until Ctrl-C; first those that are open."""
     with closing(find(identity)) as found:
@@ -58,7 +59,7 @@ def watch(identity: str) -> None:
 
 
 @port.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("number", metavar="PORT")
 @click.option(
     "--expires",
@@ -75,7 +76,7 @@ def url(identity: str, number: str, expires_s: float) -> None:
 
 
 @port.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("number", metavar="PORT")
 @click.option("--public/--private", "public", default=None, help="Open to everybody, or by key and link only.")
 @click.option("--mask-host", metavar="HOST", help="What the server inside gets as its Host; empty for the caller's.")

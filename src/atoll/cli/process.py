@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from atoll.cli.find import find
+from atoll.cli.identity import identity_argument
 from atoll.cli.options import Inside, Seconds, env_option
 from atoll.cli.output import json_option, print_json, print_table
 from atoll.cli.stream import follow, show, standard_input
@@ -22,7 +23,7 @@ def process() -> None:
 
 
 @process.command("ls")
-@click.argument("identity", metavar="ID")
+@identity_argument
 @json_option
 def list_(identity: str, as_json: bool) -> None:
     """List what was started there, also what ended a short while ago."""
@@ -50,7 +51,7 @@ def _state(view: ProcessView) -> str:
 
 
 @process.command(cls=Inside)
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--tag", help="A name to find it again by.")
 @click.option("--cwd", help="The folder to run in.")
@@ -94,7 +95,7 @@ def start(
 
 
 @process.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("reference", metavar="PROCESS")
 @click.option("--follow", "-f", "following", is_flag=True, help="Until its end, with its exit code.")
 def logs(identity: str, reference: str, following: bool) -> int:
@@ -109,7 +110,7 @@ def logs(identity: str, reference: str, following: bool) -> int:
 
 
 @process.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("reference", metavar="PROCESS")
 @click.option("--close", is_flag=True, help="And then it reads the end.")
 def stdin(identity: str, reference: str, close: bool) -> None:
@@ -123,7 +124,7 @@ def stdin(identity: str, reference: str, close: bool) -> None:
 
 
 @process.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("reference", metavar="PROCESS")
 @click.argument("cols", type=click.IntRange(1))
 @click.argument("rows", type=click.IntRange(1))
@@ -134,7 +135,7 @@ def resize(identity: str, reference: str, cols: int, rows: int) -> None:
 
 
 @process.command("signal")
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("reference", metavar="PROCESS")
 @click.argument("name", metavar="SIGNAL", default="TERM")
 @click.option("--tree", is_flag=True, help="To all that came from it, also what left its group.")

@@ -12,6 +12,7 @@ import msgspec
 from atoll.cli import states
 from atoll.cli.copy import cp
 from atoll.cli.find import find
+from atoll.cli.identity import identities_argument, identity_argument
 from atoll.cli.options import Inside, Moment, Pairs, Seconds, creation_options, env_option, network_options
 from atoll.cli.output import amount, complain, json_option, print_json, print_table, since, until
 from atoll.cli.stream import follow, stdin_is_given
@@ -167,7 +168,7 @@ def _row(view: SandboxView, now: datetime) -> tuple[str, ...]:
 
 
 @sandbox.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @json_option
 def info(identity: str, as_json: bool) -> None:
     """Show all about one sandbox."""
@@ -228,7 +229,7 @@ def _times(view: SandboxView, now: datetime) -> list[tuple[str, str]]:
 
 
 @sandbox.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.option("--seconds", type=float, help="Seconds that it may run in all.")
 @click.option("--money", type=float, help="What it may cost in all.")
 @click.option(
@@ -244,7 +245,7 @@ def budget(identity: str, seconds: float | None, money: float | None, on_budget:
 
 
 @sandbox.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("duration_s", metavar="DURATION", type=Seconds())
 def timeout(identity: str, duration_s: float) -> None:
     """Move the deadline of a sandbox, later or earlier: it is so long from now on."""
@@ -257,7 +258,7 @@ def timeout(identity: str, duration_s: float) -> None:
 
 
 @sandbox.command("start-log")
-@click.argument("identity", metavar="ID")
+@identity_argument
 def start_log(identity: str) -> None:
     """Show how the start of a sandbox went that failed."""
     found = find(identity)
@@ -268,7 +269,7 @@ def start_log(identity: str) -> None:
 
 
 @sandbox.command("exec", cls=Inside)
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--cwd", help="The folder to run in.")
 @click.option("--user", "-u", help="The user to run as.")
@@ -315,7 +316,7 @@ def exec_(
 
 
 @sandbox.command()
-@click.argument("identities", metavar="[ID]...", nargs=-1)
+@identities_argument
 @click.option("--all", "-a", "every", is_flag=True, help="All sandboxes that live.")
 @json_option
 def kill(identities: tuple[str, ...], every: bool, as_json: bool) -> int:

@@ -15,6 +15,7 @@ import anyio
 import click
 
 from atoll.cli.find import find
+from atoll.cli.identity import identity_argument
 from atoll.cli.options import Inside, env_option
 from atoll.client import AsyncSandbox, AsyncTerminal
 from atoll.model import limits
@@ -25,7 +26,7 @@ _KEYS_BYTES_MAX = 65536
 
 
 @click.command(cls=Inside)
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--attach", "attach", metavar="TERMINAL", help="One that is there: its id, its pid, or tag:NAME.")
 @click.option("--tag", help="A name to find it again by.")

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from atoll.cli.find import find
+from atoll.cli.identity import identity_argument
 from atoll.cli.options import Seconds
 from atoll.cli.output import amount, json_option, print_json, print_table, printable, since, until
 from atoll.client import Snapshot, SnapshotView
@@ -104,7 +105,7 @@ def diff(reference: str, other: str, as_json: bool) -> None:
 
 @snapshot.command()
 @click.argument("reference", metavar="SNAPSHOT")
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("path")
 def restore(reference: str, identity: str, path: str) -> None:
     """Put one file of a snapshot back into a sandbox."""

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from atoll.cli.find import find
+from atoll.cli.identity import identity_argument
 from atoll.cli.options import Seconds
 from atoll.cli.output import complain, json_option, print_json
 from atoll.client import Sandbox, SandboxView
@@ -31,7 +32,7 @@ def _show(view: SandboxView, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @json_option
 def standby(identity: str, as_json: bool) -> None:
     """Freeze a sandbox; the next call wakes it."""
@@ -40,7 +41,7 @@ def standby(identity: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.option("--disk-only", is_flag=True, help="Keep only the disk; it boots afresh when it is resumed.")
 @json_option
 def pause(identity: str, disk_only: bool, as_json: bool) -> None:
@@ -50,7 +51,7 @@ def pause(identity: str, disk_only: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.option("--timeout", "timeout_s", type=Seconds(), help="Its deadline from now on; else as at its creation.")
 @click.option("--disk-only", is_flag=True, help="Boot one that is paused from its disk; its memory is gone.")
 @json_option
@@ -61,7 +62,7 @@ def resume(identity: str, timeout_s: float | None, disk_only: bool, as_json: boo
 
 
 @click.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("snapshot_reference", metavar="SNAPSHOT")
 @json_option
 def rollback(identity: str, snapshot_reference: str, as_json: bool) -> None:
@@ -71,7 +72,7 @@ def rollback(identity: str, snapshot_reference: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.argument("name", required=False)
 @click.option("--disk-only", is_flag=True, help="Without its memory.")
 @click.option("--expires", "expires_s", type=Seconds(), help="How long to keep it.")
@@ -90,7 +91,7 @@ def snapshot(
 
 
 @click.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.option("--count", "-n", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--timeout", "timeout_s", type=Seconds(), help="The deadline of the copies.")
 @json_option

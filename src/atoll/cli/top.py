@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from atoll.cli.find import find
+from atoll.cli.identity import identity_argument
 from atoll.cli.output import amount, json_option, print_json, print_table, printable, table
 from atoll.client import Sandbox
 from atoll.wire.public import MetricsHistory, MetricsSample, MetricsView, ProcessUsage
@@ -19,7 +20,7 @@ _CLEAR = "\x1b[H\x1b[J"
 
 
 @click.command()
-@click.argument("identity", metavar="ID")
+@identity_argument
 @click.option("--every", "every_s", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="Seconds.")
 @click.option("--once", is_flag=True, help="Look once, and end.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Processes to show.")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from atoll import __version__
+
 from .conftest import Run
 
 
@@ -39,3 +41,34 @@ def test_an_error_that_nobody_mapped_is_one_line_too(
         program.main([])
     assert ended.value.code == 1
     assert capsys.readouterr().err == "error: /mnt/f: No space left on device (local_file)\n"
+
+
+def test_a_mistyped_command_is_guessed(served: Run) -> None:
+    refused = served("sandbx")
+    assert refused.returncode == 2
+    assert "No such command 'sandbx'. Did you mean 'sandbox'?" in refused.stderr
+
+
+def test_the_version_is_told(served: Run) -> None:
+    assert served("--version").stdout == f"atoll {__version__}\n"
+
+
+def test_the_shell_completes_commands_and_sandboxes(served: Run) -> None:
+    named = served("sandbox", "create", "--name", "tab").stdout.strip()
+    unnamed = served("sandbox", "create").stdout.strip()
+
+    def completed(words: str) -> list[str]:
+        shell = {"COMP_WORDS": f"atoll {words}", "COMP_CWORD": str(words.count(" ") + 1)}
+        said = served(_ATOLL_COMPLETE="bash_complete", **shell).stdout
+        return [line.partition(",")[2] for line in said.splitlines() if line]
+
+    assert completed("sa") == ["sandbox"]
+    assert completed("--v") == ["--version"]
+    assert completed("sandbox ex") == ["exec"]
+    assert completed("sandbox exec ta") == ["tab"]
+    assert completed(f"sandbox kill {named}") == [named]
+    assert completed(f"shell {unnamed[:-2]}") == [unnamed]
+    assert completed("sandbox exec zz") == []
+    assert not served(
+        _ATOLL_COMPLETE="bash_complete", COMP_WORDS="atoll shell ", COMP_CWORD="2", ATOLL_URL="x:/"
+    ).stderr
