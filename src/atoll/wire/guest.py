@@ -28,8 +28,8 @@ INCOMING_FOLDER = "/.atoll/incoming"
 """Of a sandbox's disk: where the node puts large uploads for the guest to move to their place."""
 
 LINE_REST, LINE_LOOK = b"r", b"l"
-"""On the line that `memory.lease` opens: the guest need not look after its memory for now; it does itself. It answers
-each with the number of its processes, in decimal, and a newline.
+"""On the line that `memory.lease` opens: the memory's guard may rest, or it looks itself. The guest answers each with
+the number of its processes, in decimal, and a newline.
 """
 
 # What waits for something that may never happen: a program's next word or its end, a change, a port.
