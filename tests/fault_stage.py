@@ -88,17 +88,9 @@ class Stage:
         if self.pooled:
             wait_until(full, SETTLED_S, "the pool is full")
 
-    def entries(self) -> list[dict[str, Any]]:
-        """The journal. What is taken down meanwhile is not in it."""
-        found = []
-        for path in (self.server.data / "journal").glob("*.json"):
-            with contextlib.suppress(FileNotFoundError):
-                found.append(json.loads(path.read_text()))
-        return found
-
     def waiting(self) -> set[str]:
         """The boxes that are nobody's."""
-        return {entry["box_id"] for entry in self.entries() if not entry["sandbox_id"]}
+        return {entry["box_id"] for entry in self.server.journal() if not entry["sandbox_id"]}
 
     def sandboxes(self) -> set[str]:
         return {row["id"] for row in self.server.rows() if row["state"] not in ("killed", "failed")}
@@ -305,7 +297,7 @@ def steps_of(stage: Stage, case: Case, mode: Mode) -> int:
     case.act(stage)
     steps = stage.server.plan.set("off")
     assert case.made(stage)
-    moved = {entry["box_id"] for entry in stage.entries() if entry["sandbox_id"]} & waited
+    moved = {entry["box_id"] for entry in stage.server.journal() if entry["sandbox_id"]} & waited
     assert bool(moved) == stage.pooled, "whether a box that waited is used"
     case.undo(stage)
     return steps
@@ -362,7 +354,7 @@ def strays(stage: Stage) -> list[str]:
         if folder != "pool/volumes":
             sleepers = {_sleeper(server.data / "images" / one) for one in asleep}
             found += [f"{folder} of the paused: {sleepers}, not {paused}"] * (sleepers != paused)
-    entries = stage.entries()
+    entries = stage.server.journal()
     journal = Counter(entry["sandbox_id"] for entry in entries if entry["sandbox_id"] or not stage.pooled)
     found += [f"journal: {one}" for one in journal if journal[one] > 1 or one not in running]
     found += [f"not in the journal: {one}" for one in running if one not in journal]

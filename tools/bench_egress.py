@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench_port import slot_of
 from bench_row import Row
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -94,7 +93,7 @@ def _measure(sandbox: Sandbox, address: str, port: int, rounds: int) -> tuple[li
 @contextmanager
 def _bare_network(server: Server, servers: upstream.Upstream, sandbox: Sandbox) -> Iterator[None]:
     """The same HTTPS server at the other end of the sandbox's own wire, past the proxy: gVisor's network alone."""
-    pair = Pair.of(HostNames.of(server.data), slot_of(server.data, sandbox.id))
+    pair = Pair.of(HostNames.of(server.data), server.entry_of(sandbox.id)["slot"])
     for chain in ("prerouting", "input"):
         rule = ["nft", "insert", "rule", "inet", "atoll", chain, "tcp", "dport", str(BARE_PORT), "accept"]
         subprocess.run(["ip", "netns", "exec", pair.outer, *rule], check=True)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import http.client
-import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench_row import Row, p50, timed_ms
@@ -37,7 +35,7 @@ def port(server: Server, rounds: int) -> Iterator[Row]:
     with server.create("base") as sandbox:
         _serve_inside(sandbox)
         sandbox.ports.set_access(PORT, public=True)
-        network = Network(Pair.of(HostNames.of(server.data), slot_of(server.data, sandbox.id)))
+        network = Network(Pair.of(HostNames.of(server.data), server.entry_of(sandbox.id)["slot"]))
         ours: list[float] = []
         itself: list[float] = []
         try:
@@ -56,11 +54,6 @@ def _serve_inside(sandbox: Sandbox) -> None:
     probe = f"import socket; socket.create_connection(('127.0.0.1', {PORT})).close()"
     while sandbox.commands.run(["python3", "-c", probe]).exit_code != 0:
         time.sleep(0.05)
-
-
-def slot_of(data: Path, sandbox_id: str) -> str:
-    entries = (json.loads(path.read_text()) for path in (data / "journal").glob("*.json"))
-    return next(str(entry["slot"]) for entry in entries if entry["sandbox_id"] == sandbox_id)
 
 
 def _published(url: str, sandbox_id: str) -> None:

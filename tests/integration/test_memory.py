@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -62,9 +61,7 @@ def test_the_first_program_of_a_sandbox_may_be_the_hog(server: Server) -> None:
 
 def lines_to_guest(server: Server, sandbox: Sandbox) -> int:
     """Connections of the node to a guest: one to spare, and one while it looks at the sandbox's memory."""
-    entries = [json.loads(path.read_text()) for path in (server.data / "journal").glob("*.json")]
-    slot = next(entry["slot"] for entry in entries if entry["sandbox_id"] == sandbox.id)
-    pair = Pair.of(HostNames.of(server.data), slot)
+    pair = Pair.of(HostNames.of(server.data), server.entry_of(sandbox.id)["slot"])
     argv = ["ip", "netns", "exec", pair.outer, "cat", "/proc/net/tcp"]
     table = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=10).stdout
     return sum(line.split()[2].endswith(":03E7") and line.split()[3] == "01" for line in table.splitlines()[1:])

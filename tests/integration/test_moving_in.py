@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -43,8 +42,7 @@ def _wait_full(server: Server) -> None:
 
 
 def _waiting(server: Server) -> set[str]:
-    entries = [json.loads(path.read_text()) for path in (server.data / "journal").glob("*.json")]
-    return {entry["box_id"] for entry in entries if not entry["sandbox_id"]}
+    return {entry["box_id"] for entry in server.journal() if not entry["sandbox_id"]}
 
 
 def _disks(server: Server) -> set[str]:

@@ -29,8 +29,7 @@ pytestmark = pytest.mark.real
 
 def waiting(server: Server) -> list[dict[str, object]]:
     """The journal's boxes that live and have no owner."""
-    entries = [json.loads(path.read_text()) for path in (server.data / "journal").glob("*.json")]
-    return [entry for entry in entries if entry["sandbox_id"] == ""]
+    return [entry for entry in server.journal() if entry["sandbox_id"] == ""]
 
 
 def fill(server: Server) -> None:
@@ -65,8 +64,7 @@ def test_nothing_is_left_of_the_time_before(pooled: Server) -> None:
     seen = []
     for sandbox in sandboxes:
         assert sandbox.commands.list() == []
-        entry = json.loads((pooled.data / "journal" / f"{pooled.box_of(sandbox.id)}.json").read_text())
-        assert entry["token"] not in waited
+        assert pooled.entry_of(sandbox.id)["token"] not in waited
         names = "cat /etc/machine-id; hostname; cat /proc/sys/kernel/random/uuid; ls -A /home/user /tmp"
         seen.append(sandbox.commands.run(names).stdout)
     assert len(set(seen)) == 2
@@ -202,8 +200,7 @@ def test_who_was_claimed_in_a_crowd_outlives_a_kill_of_the_server(make_server: C
     for _ in range(5):
         sandboxes = at_once(server, 4)
         server.kill()
-        entries = [json.loads(path.read_text()) for path in (server.data / "journal").glob("*.json")]
-        untold = [entry["sandbox_id"] for entry in entries if entry["untold"]]
+        untold = [entry["sandbox_id"] for entry in server.journal() if entry["untold"]]
         server.start()
         for number, sandbox in enumerate(sandboxes):
             found = server.connect(sandbox.id)

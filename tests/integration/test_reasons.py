@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -43,8 +42,7 @@ def group_file(server: Server, sandbox: Sandbox, controller: str, name: str) -> 
 
 
 def kill_sentry(server: Server, sandbox: Sandbox) -> None:
-    entry = json.loads((server.data / "journal" / f"{server.box_of(sandbox.id)}.json").read_text())
-    os.kill(entry["live"]["pid"], signal.SIGKILL)
+    os.kill(server.entry_of(sandbox.id)["live"]["pid"], signal.SIGKILL)
 
 
 def test_a_kill_says_by_whom(server: Server) -> None:

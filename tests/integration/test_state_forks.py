@@ -51,8 +51,7 @@ def sandbox(server: Server) -> Iterator[Sandbox]:
 
 
 def token(server: Server, sandbox: Sandbox) -> str:
-    entry = json.loads((server.data / "journal" / f"{server.box_of(sandbox.id)}.json").read_text())
-    return str(entry["token"])
+    return str(server.entry_of(sandbox.id)["token"])
 
 
 def test_two_forks_of_live_interpreters_share_no_chance(server: Server, sandbox: Sandbox) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -73,8 +72,7 @@ class RealWorld:
         self._wait_ended(sandbox_id)
 
     def _kill_sentry(self, sandbox_id: str) -> None:
-        path = self._server.data / "journal" / f"{self._server.box_of(sandbox_id)}.json"
-        os.kill(json.loads(path.read_text())["live"]["pid"], signal.SIGKILL)
+        os.kill(self._server.entry_of(sandbox_id)["live"]["pid"], signal.SIGKILL)
 
     def _wait_ended(self, sandbox_id: str) -> None:
         wait_until(lambda: self.known()[sandbox_id].state != RUNNING, SETTLE_S, f"{sandbox_id} has ended")
@@ -123,11 +121,4 @@ class RealWorld:
 
     def _journal(self) -> dict[str, str]:
         """The sandbox of each box on record; none of one that waits for an owner."""
-        found = {}
-        for path in (self._server.data / "journal").glob("*.json"):
-            try:
-                entry = json.loads(path.read_text())
-            except (FileNotFoundError, ValueError):
-                continue  # it went just now, or is being written
-            found[entry["box_id"]] = entry["sandbox_id"]
-        return found
+        return {entry["box_id"]: entry["sandbox_id"] for entry in self._server.journal()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -120,11 +121,21 @@ class Server:
 
     def box_of(self, sandbox_id: str) -> str:
         """The box that a sandbox lives in, from the journal."""
-        for path in (self.data / "journal").glob("*.json"):
-            entry = json.loads(path.read_text())
+        return str(self.entry_of(sandbox_id)["box_id"])
+
+    def entry_of(self, sandbox_id: str) -> dict[str, Any]:
+        for entry in self.journal():
             if entry["sandbox_id"] == sandbox_id:
-                return str(entry["box_id"])
+                return entry
         raise AssertionError(f"{sandbox_id} has no journal entry")
+
+    def journal(self) -> list[dict[str, Any]]:
+        """The boxes on record. What is taken down meanwhile is not among them."""
+        found = []
+        for path in (self.data / "journal").glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(json.loads(path.read_text()))
+        return found
 
     def rows(self) -> list[dict[str, Any]]:
         """What the database says, read behind the server's back."""

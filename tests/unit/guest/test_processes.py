@@ -311,15 +311,26 @@ def test_a_frame_of_the_list_is_bounded_by_what_is_in_it() -> None:
 
 
 async def test_a_reader_that_is_slow_holds_up_none_that_is_quick(link: GuestLink) -> None:
-    """The slow one reads nothing at all, and the quick one gets many times what anything in between could hold."""
-    size, count = 64 * limits.MIB, 0
-    params = {"cmd": f"read go; head -c {size} /dev/zero", "stdin": True, "detach": True}
-    started = await link.call("process.start", params)
+    """The slow one reads nothing at all, and the quick one gets many times what anything in between could hold.
+
+    First in pieces that the ring holds, until what lies between the program and the slow one is full: as long as it is
+    not, the slow one may be ahead, and then nobody waits for the quick one.
+    """
+    size, pieces, piece, count = 64 * limits.MIB, 24, limits.RING_BYTES_MAX // 2, 0
+    command = (
+        f"for i in $(seq {pieces}); do read go; head -c {piece} /dev/zero; done; read go; head -c {size} /dev/zero"
+    )
+    started = await link.call("process.start", {"cmd": command, "stdin": True, "detach": True})
     async with (
         link.stream("process.attach", {"id": started["id"]}, idle_s=60) as slow,
         link.stream("process.attach", {"id": started["id"]}) as quick,
     ):
         await slow.receive()
+        await quick.receive()
+        for number in range(pieces):
+            await quick.send(b"\n")
+            while count < (number + 1) * piece:
+                count += len((await quick.receive()).payload)  # type: ignore[union-attr]
         began = time.monotonic()
         await quick.send(b"\n")
         async for message in quick:
@@ -327,7 +338,7 @@ async def test_a_reader_that_is_slow_holds_up_none_that_is_quick(link: GuestLink
                 count += len(message.payload)
             elif isinstance(message, wire.End):
                 break
-        assert count == size
+        assert count == pieces * piece + size
         assert time.monotonic() - began < limits.FOLLOWER_STALL_S_MAX
 
 
