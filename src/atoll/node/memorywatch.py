@@ -118,9 +118,10 @@ class Watched:
         return self._line is None and not self.opening and now_s - self._alone_since_s >= limits.MEMORY_WATCH_CALM_S
 
     async def open(self) -> None:
-        """Have a line, unless it was made to stand still meanwhile."""
+        """Have a line, unless it was made to stand still or taken away meanwhile."""
+        asked_s = time.monotonic()
         line = await self._open()
-        if self.stands_still() or self._line is not None:
+        if self._alone_since_s > asked_s or self.stands_still():
             line.close()
             return
         line.setblocking(False)

@@ -32,6 +32,7 @@ class Box:
         self.used, self.held = 100 * MIB, 60 * MIB
         self.gone = self.closed = self.refuses = self.still = False
         self.looked = 0
+        self.slow: asyncio.Event | None = None  # set when it may answer
         self.lines: list[socket.socket] = []
         self.words = b""  # that were said on the last line
         self.watched = Watched(self, TOTAL, self.line, lambda: self.still)  # type: ignore[arg-type]
@@ -52,6 +53,8 @@ class Box:
         if self.refuses:
             self.refuses = False
             raise GuestFailed("it does not answer", code="guest_timeout")
+        if self.slow is not None:
+            await self.slow.wait()
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         self.lines.append(theirs)
@@ -185,6 +188,19 @@ async def test_signs_of_life_are_given_and_heard(watch: MemoryWatch, box: Box, m
     box.lines[-1].close()
     await wait_for(lambda: len(box.lines) == 2)  # a guest that was restored has lost it, and gets another
     assert box.watched.processes == 3
+
+
+async def test_a_line_that_comes_too_late_is_hung_up(box: Box) -> None:
+    """Its sandbox was stopped for a moment, or is gone."""
+    opening = asyncio.ensure_future(box.watched.open())
+    box.slow = asyncio.Event()
+    await asyncio.sleep(0)
+    box.watched.hang_up()
+    box.slow.set()
+    await opening
+    assert box.hung_up()
+    assert not box.watched.heard_lately()
+    box.lines[-1].close()
 
 
 async def test_a_guest_may_say_anything(watch: MemoryWatch, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
