@@ -60,7 +60,7 @@ def test_the_first_program_of_a_sandbox_may_be_the_hog(server: Server) -> None:
 
 
 def lines_to_guest(server: Server, sandbox: Sandbox) -> int:
-    """Connections of the node to a guest: one to spare, and one while it looks at the sandbox's memory."""
+    """Connections of the node to a guest: one to spare, and the one on which it says whether the guard may rest."""
     pair = Pair.of(HostNames.of(server.data), server.entry_of(sandbox.id)["slot"])
     argv = ["ip", "netns", "exec", pair.outer, "cat", "/proc/net/tcp"]
     table = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=10).stdout
@@ -71,8 +71,9 @@ def hog_behind(server: Server, sandbox: Sandbox, resting: str) -> None:
     """A program that nobody follows, which becomes eight hogs when it has rested long enough; and so does the guard."""
     sandbox.files.write("/tmp/hog.py", f"import os, time\nwhile {resting}: time.sleep(0.1)\n{FORKED}")
     sandbox.commands.run("setsid python3 /tmp/hog.py < /dev/null > /dev/null 2>&1 &", check=True)
-    wait_until(lambda: lines_to_guest(server, sandbox) == 2, 30, "its guard may rest")
-    time.sleep(limits.MEMORY_GUARD_ALERT_S)  # and does: that it has stopped looking shows nowhere
+    wait_until(lambda: lines_to_guest(server, sandbox) == 2, 30, "its guard is spoken to")
+    # It is told that it may rest, and does. Neither shows from outside: there is only to wait for as long as it takes.
+    time.sleep(limits.MEMORY_WATCH_CALM_S + limits.MEMORY_GUARD_ALERT_S + 1)
 
 
 def wait_ended(sandbox: Sandbox, kills: int) -> None:

@@ -64,7 +64,7 @@ class Lease:
         else:
             self._end()
         with suppress(OSError):  # who hears nothing, or has left, is heard of
-            self._line.send(b"%d\n" % tree.count())  # it says that we live, too
+            self._line.send(b"%d\n" % len(tree.pids()))  # it says that we live, too
 
     def _hang_up(self) -> None:
         if self._line is not None:

@@ -189,7 +189,7 @@ class MemoryGuard(threading.Thread):
     def nobody(self) -> bool:
         """Whether there is no process that could be ended, so that there is nothing to look after."""
         own = self._own_pids(())
-        return not any(name.isdecimal() and int(name) not in own and name != "1" for name in os.listdir("/proc"))
+        return not any(pid not in own and pid != 1 for pid in tree.pids())
 
     def check(self) -> float:
         """Look once and act; how long to wait before the next look."""

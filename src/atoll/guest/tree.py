@@ -50,11 +50,9 @@ def parse_stat(line: str) -> Entry | None:
 
 def snapshot(pids_max: int = limits.SYSTEM_PROCESSES_MAX) -> list[Entry]:
     entries = []
-    for name in os.listdir("/proc"):
-        if not name.isdecimal():
-            continue
+    for pid in pids():
         try:
-            entry = parse_stat(_read(f"/proc/{name}/stat"))
+            entry = parse_stat(_read(f"/proc/{pid}/stat"))
         except OSError:
             continue  # it ended while we looked
         if entry is not None:
@@ -64,9 +62,9 @@ def snapshot(pids_max: int = limits.SYSTEM_PROCESSES_MAX) -> list[Entry]:
     return entries
 
 
-def count() -> int:
-    """How many processes there are; looks into none."""
-    return sum(name.isdecimal() for name in os.listdir("/proc"))
+def pids() -> list[int]:
+    """All processes there are; looks into none."""
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
 def _read(path: str) -> str:

@@ -38,6 +38,8 @@ class Watched:
         self.opening = False
         self.stands_still = stands_still
         """Whether it does, by our own doing: then it uses nothing, and hears nothing."""
+        self.resting = False
+        """Whether its guard is, because that was the last word to it."""
         self.processes: int | None = None
         """How many it had when it was last heard, if it ever was, by its own word."""
         self._memory_bytes = memory_bytes
@@ -46,15 +48,8 @@ class Watched:
         self._line: socket.socket | None = None
         self._base_bytes = 0
         self._calm_since_s = self._alone_since_s = time.monotonic()
-        self._rests = False  # what was said last
         self._said_s = 0.0
         self._heard_s = 0.0
-        self._answered = True
-
-    @property
-    def resting(self) -> bool:
-        """Whether its guard does, because it was told that it may."""
-        return self._rests
 
     def heard_lately(self) -> bool:
         """Whether the guest answered one of the last signs of life."""
@@ -67,7 +62,7 @@ class Watched:
     def hang_up(self) -> None:
         """The guard looks itself from now on, and has nobody to answer to."""
         self._calm_since_s = self._alone_since_s = time.monotonic()
-        self._rests = False
+        self.resting = False
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -80,9 +75,9 @@ class Watched:
         if self._line is None:
             return
         try:
-            if not self._answered:
+            if self._heard_s <= self._said_s:  # no answer yet
                 self._hear(self._line, now_s)
-            if rests != self._rests or now_s - self._said_s >= limits.MEMORY_WATCH_SIGN_S:
+            if rests != self.resting or now_s - self._said_s >= limits.MEMORY_WATCH_SIGN_S:
                 self._say(self._line, now_s, rests=rests)
         except OSError:
             self.hang_up()
@@ -104,13 +99,12 @@ class Watched:
         if not said:
             raise ConnectionResetError
         self._heard_s = now_s
-        self._answered = True
         count = said.split()[-1:]
         if count and count[0].isdigit() and len(count[0]) <= _COUNT_DIGITS_MAX:
             self.processes = int(count[0])
 
     def _say(self, line: socket.socket, now_s: float, *, rests: bool) -> None:
-        self._said_s, self._rests, self._answered = now_s, rests, False
+        self._said_s, self.resting = now_s, rests
         line.send(guest.LINE_REST if rests else guest.LINE_LOOK)
 
     def wants_line(self, now_s: float) -> bool:
@@ -126,7 +120,7 @@ class Watched:
             return
         line.setblocking(False)
         self._line = line
-        self._heard_s, self._said_s, self._answered = time.monotonic(), 0.0, True
+        self._heard_s, self._said_s = time.monotonic(), 0.0
 
 
 class MemoryWatch:
